@@ -1,0 +1,49 @@
+# Everything sets itself up: Python 3.11 or newer, make and the package registries are all that is needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+DB     ?= fullchain.duckdb
+
+.PHONY: demo test check ci slow bench lock clean
+
+demo: $(READY)
+	$(BIN)/fullchain run quickstart --db $(DB)
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+# The slow proofs, reduced, on whatever sandboxes this machine has.
+ci: $(READY)
+	FULLCHAIN_PROOFS=reduced $(BIN)/python -m pytest -m slow
+
+# The full proofs; their figures stand in docs/proofs.md.
+slow: $(READY)
+	$(BIN)/python -m pytest -m slow -s
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.call_path
+	$(BIN)/python -m benchmarks.start_up
+
+$(READY): requirements.lock pyproject.toml harbor_tasks/environment.lock
+	@$(PYTHON) -c 'import sys; sys.exit("fullchain needs Python 3.11 or newer, this is " + sys.version.split()[0] + \
+	  ": name one with make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(BIN)/python -m harbor_tasks.environment
+	@touch $@
+
+# Writes the lock anew from pyproject.toml; needs uv. Versions and hashes only, no index address.
+lock:
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header --quiet --output-file requirements.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,27 @@
+"""The exceptions of this room.
+
+    CostError
+    ├── UsageError      a provider's usage object contradicts itself; the raw object is kept in `raw`
+    ├── PriceMissing    no price is known for a model: an error before the run, never $0
+    └── PriceFileError  a price file that a person wrote is wrong; the message names file, field and mend
+"""
+
+from collections.abc import Mapping
+
+
+class CostError(Exception):
+    """Base of everything this room raises on purpose."""
+
+
+class UsageError(CostError):
+    def __init__(self, message: str, raw: Mapping[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.raw = raw
+
+
+class PriceMissing(CostError):
+    """No card covers this model at this time."""
+
+
+class PriceFileError(CostError):
+    """A price file does not say what it must; the message names file, field and how to mend it."""

@@ -1,0 +1,33 @@
+"""The exceptions of this room.
+
+    TaskError
+    ├── TaskInvalid     a task directory is wrong: one line naming file, field and how to mend it
+    └── TaskRefused     the task is valid, but this sandbox cannot honour it: names the Dockerfile line or the field
+    SandboxError
+    ├── SandboxMissing  no sandbox of this kind can start on this machine; says what to install or set
+    └── SandboxBroken   it started and then failed: an infrastructure fault, never a score
+"""
+
+
+class TaskError(Exception):
+    """Base of what is wrong with a task."""
+
+
+class TaskInvalid(TaskError):
+    """The directory is not a valid task."""
+
+
+class TaskRefused(TaskError):
+    """A valid task that this sandbox cannot honour; the reason is the message."""
+
+
+class SandboxError(Exception):
+    """Base of what is wrong with a sandbox."""
+
+
+class SandboxMissing(SandboxError):
+    """Cannot start here; the message says what to install or set."""
+
+
+class SandboxBroken(SandboxError):
+    """Failed while in use: an infrastructure fault."""

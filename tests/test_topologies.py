@@ -1,0 +1,138 @@
+"""Graphs route hand-overs, draw completely, and tell nobody about the run."""
+
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import topologies
+from agents.handover import Handover
+
+
+class ScriptedRole:
+    """A role that hands over as a script says and keeps what it was told."""
+
+    def __init__(self, name: str, *handovers: Handover) -> None:
+        self.name = name
+        self.heard: list[str] = []
+        self._handovers = iter(handovers)
+
+    async def visit(self, message: str) -> Handover:
+        self.heard.append(message)
+        return next(self._handovers)
+
+
+def delegate(text: str) -> Handover:
+    return Handover("delegate", "worker", text, "c1")
+
+
+def submit(text: str) -> Handover:
+    return Handover("submit", "planner", text, "c2")
+
+
+APPROVE = Handover("approve", None, "done", "c3")
+
+
+async def play(planner: ScriptedRole, worker: ScriptedRole, **parameters: int) -> str:
+    topology = topologies.find("planner_worker")
+    stage = topologies.Stage(
+        {"planner": planner, "worker": worker}, topology.checked(parameters), "Make the tests pass."
+    )
+    return await topologies.play(topology, stage)
+
+
+async def test_the_worker_hears_the_task_and_the_brief_and_the_planner_hears_the_report() -> None:
+    planner = ScriptedRole("planner", delegate("first a, then b"), APPROVE)
+    worker = ScriptedRole("worker", submit("a and b are done"))
+    assert await play(planner, worker) == "done"
+    assert planner.heard == ["Make the tests pass.", "a and b are done"]
+    assert worker.heard == ["Make the tests pass.\n\nThe planner's brief:\n\nfirst a, then b"]
+
+
+async def test_a_worker_that_is_sent_back_hears_only_what_is_wrong() -> None:
+    planner = ScriptedRole("planner", delegate("do it"), delegate("b is missing"), APPROVE)
+    worker = ScriptedRole("worker", submit("done"), submit("now b too"))
+    assert await play(planner, worker) == "done"
+    assert worker.heard[1] == "b is missing"
+
+
+async def test_rounds_end_the_chain_although_the_planner_wants_more() -> None:
+    planner = ScriptedRole("planner", *[delegate("again")] * 9)
+    worker = ScriptedRole("worker", *[submit("done")] * 9)
+    assert await play(planner, worker, rounds=2) == "again"
+    assert len(worker.heard) == 2
+    assert len(planner.heard) == 3
+
+
+async def test_a_planner_that_approves_at_once_needs_no_worker() -> None:
+    worker = ScriptedRole("worker")
+    assert await play(ScriptedRole("planner", APPROVE), worker) == "done"
+    assert worker.heard == []
+
+
+@pytest.mark.parametrize("name", topologies.names())
+def test_every_role_and_every_edge_is_in_the_drawing(name: str) -> None:
+    drawing = topologies.mermaid(topologies.find(name))
+    nodes = topologies.find(name).build().nodes
+    for node in nodes:
+        assert f"\t{node}({node})" in drawing
+        assert f"--> {node};" in drawing or f"-.-> {node};" in drawing
+        assert f"\t{node} -" in drawing
+
+
+def test_an_unknown_topology_is_answered_with_those_there_are() -> None:
+    with pytest.raises(topologies.UnknownTopology, match=r"did you mean 'planner_worker'.*planner_worker, solo"):
+        topologies.find("planner-worker")
+
+
+def test_a_wrong_parameter_names_topology_parameter_and_expectation() -> None:
+    with pytest.raises(topologies.ParametersInvalid, match=r"'planner_worker': parameters\.rounds: .*greater than"):
+        topologies.find("planner_worker").checked({"rounds": 0})
+    with pytest.raises(topologies.ParametersInvalid, match=r"parameters\.round: .*this topology's parameters: rounds"):
+        topologies.find("planner_worker").checked({"round": 2})
+
+
+@pytest.fixture
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """A loopback server that notes every request it gets."""
+    requests: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        do_GET = do_POST  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", requests
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+PLAY_AND_FLUSH = """
+import asyncio
+from langchain_core.tracers.langchain import wait_for_all_tracers
+from tests.test_topologies import APPROVE, ScriptedRole, delegate, play, submit
+
+asyncio.run(play(ScriptedRole("planner", delegate("x"), APPROVE), ScriptedRole("worker", submit("y"))))
+wait_for_all_tracers()
+"""
+
+
+def test_a_run_is_not_traced_although_the_environment_asks_for_it(listener: tuple[str, list[str]]) -> None:
+    url, requests = listener
+    environment = os.environ | {"LANGSMITH_TRACING": "true", "LANGSMITH_ENDPOINT": url, "LANGSMITH_API_KEY": "k"}
+    subprocess.run([sys.executable, "-c", PLAY_AND_FLUSH], env=environment, check=True, timeout=60)
+    assert requests == []

@@ -1,0 +1,83 @@
+"""What a topology is, what its nodes may see, and how it is played.
+
+A node is one visit of a role. The graph's state holds hand-overs, never transcripts: roles keep their own lanes, and
+the ledger sees every call below the SDK. So a run needs no checkpointer, and its state is as small at turn 400 as at 1.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agents.handover import Handover, RoleDesign
+from topologies.errors import ParametersInvalid
+
+if TYPE_CHECKING:
+    from langgraph.graph import StateGraph
+    from pydantic import BaseModel
+
+SUPERSTEPS = 1_000
+"""A graph that has not ended by then loops; LangGraph's own default lets it run ten times as long."""
+
+
+class Role(Protocol):
+    """A role as a node sees it. `agents.crew.hire` makes them."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def visit(self, message: str) -> Handover:
+        """Runs the role's turns on its own lane until it hands over. Raises agents.errors.VisitEnded when it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """All that a graph's nodes may reach: the roles, the topology's parameters and the task's instruction."""
+
+    roles: Mapping[str, Role]
+    parameters: Any
+    instruction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """`build` returns the uncompiled graph, whose state has the key `message`; `parameters` validates a spec's."""
+
+    name: str
+    summary: str
+    roles: tuple[RoleDesign, ...]
+    parameters: "type[BaseModel]"
+    build: "Callable[[], StateGraph[Any, Stage, Any, Any]]"
+
+    def checked(self, parameters: Mapping[str, object]) -> "BaseModel":
+        """Raises ParametersInvalid with one line naming the parameter and what was expected."""
+        from pydantic import ValidationError
+
+        try:
+            return self.parameters.model_validate(dict(parameters))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            known = ", ".join(self.parameters.model_fields) or "none"
+            raise ParametersInvalid(
+                f"topology '{self.name}': parameters.{where}: {first['msg']} (got {first['input']!r}; "
+                f"this topology's parameters: {known})"
+            ) from None
+
+
+async def play(topology: Topology, stage: Stage) -> str:
+    """Runs the graph to its end and returns the last hand-over's text.
+
+    Raises whatever a visit raises. LangSmith stays off whatever the user's environment says: a run's messages
+    are nobody else's business.
+    """
+    from langsmith import tracing_context
+
+    graph = topology.build().compile(name=topology.name)
+    with tracing_context(enabled=False):
+        end = await graph.ainvoke({"message": stage.instruction}, context=stage, config={"recursion_limit": SUPERSTEPS})
+    return str(end["message"])
+
+
+def mermaid(topology: Topology) -> str:
+    """The graph as Mermaid text, complete because every node spells out its targets."""
+    return topology.build().compile(name=topology.name).get_graph().draw_mermaid()
