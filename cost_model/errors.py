@@ -1,9 +1,9 @@
 """The exceptions of this room.
 
-    CostError
-    ├── UsageError      a provider's usage object contradicts itself; the raw object is kept in `raw`
-    ├── PriceMissing    no price is known for a model: an error before the run, never $0
-    └── PriceFileError  a price file that a person wrote is wrong; the message names file, field and mend
+CostError
+├── UsageError      a provider's usage object contradicts itself; the raw object is kept in `raw`
+├── PriceMissing    no price is known for a model: an error before the run, never $0
+└── PriceFileError  a price file that a person wrote is wrong; the message names file, field and mend
 """
 
 from collections.abc import Mapping

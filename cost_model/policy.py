@@ -1,9 +1,8 @@
 """How a provider's prompt cache behaves, as data. The ledger and the simulated provider share this and nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Literal
 
 
@@ -24,7 +23,7 @@ class CachePolicy:
     sliding: bool = True
     minimum_tokens: int = 0
     multiple: int = 1
-    write_class: Mapping[str, str] = MappingProxyType({})
+    write_class: Mapping[str, str] = field(default_factory=dict)
 
     def lifetime(self, name: str | None) -> timedelta | None:
         """How long an entry of this lifetime lives; None when nothing is cached. Raises KeyError on an unknown name."""

@@ -1,0 +1,42 @@
+"""What the explanation of a call starts from: raw facts of one call, nothing derived."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from cost_model.calls import Outcome
+from cost_model.policy import CachePolicy
+from cost_model.prefixes import PromptBlock
+from cost_model.price_card import PriceCard
+from cost_model.tokens import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CallFact:
+    """What the fold must know of a call.
+
+    `tokens` None: the usage never came or contradicted itself. `lifetime` is the cache lifetime asked for, None for the
+    policy's default. `prompt` holds the blocks that were sent, the head (tools and system text) first; `prompt_bytes`
+    is the size of the request. `billed_usd` is the provider's own bill. Times are aware.
+    """
+
+    key: str
+    lane: str
+    model: str
+    requested_at: datetime
+    first_token_at: datetime | None
+    outcome: Outcome
+    tokens: Tokens | None
+    policy: CachePolicy
+    lifetime: str | None
+    card: PriceCard
+    prompt: Sequence[PromptBlock]
+    prompt_bytes: int
+    max_output_tokens: int | None
+    billed_usd: Decimal | None = None
+
+    @property
+    def served(self) -> bool:
+        """Whether the provider certainly took the prompt in: it told its tokens or began to answer."""
+        return self.tokens is not None or self.first_token_at is not None or self.outcome == "complete"

@@ -1,0 +1,158 @@
+"""From tokens and their causes to charges in dollars: the crossing of token classes and causes.
+
+Both split the same prompt by position. What is read stands at its head, then what is written, longer lifetimes first,
+then plain input; causes are stretches of it. A charge is one overlap of the two, so both margins come out exactly.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+from cost_model.causes import OUTPUT, REBUILDS, UNKNOWN, Cause
+from cost_model.price_card import PriceCard
+from cost_model.tokens import PROMPT_CLASSES, Tokens
+
+Basis = Literal["reported", "arithmetic", "estimated"]
+"""How a figure came about. reported: the provider's own number. arithmetic: exact, worked out of such numbers.
+estimated: worked out of bytes, or a range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One line of a call's bill. `line` counts from 0 within the call.
+
+    `units` are tokens, None when not known. Dollars are exact when low = high. `excess_usd` is what a rebuild cost
+    over reading the same tokens, part of the dollars. The line of an unknown prompt has class and cause "unknown".
+    """
+
+    call: str
+    line: int
+    model: str
+    token_class: str
+    cause: Cause
+    units: int | None
+    usd_low: Decimal
+    usd_high: Decimal
+    excess_usd: Decimal
+    basis: Basis
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A piece of the prompt with one cause, from the end of the stretch before it to `end` (in tokens).
+
+    `estimated`: the end was worked out of bytes.
+    """
+
+    cause: Cause
+    end: int
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    token_class: str
+    cause: Cause
+    units: int
+    basis: Basis
+
+
+def cross(tokens: Tokens, stretches: Sequence[Stretch]) -> Iterator[Overlap]:
+    """Every overlap of a token class with a stretch, in order of position.
+
+    The stretches ascend and the last one ends with the prompt. A class within one stretch is as reported; one that is
+    cut by the end of a stretch is arithmetic, or estimated where that end is.
+    """
+    start = 0
+    number = 0
+    for token_class in PROMPT_CLASSES:
+        class_start, class_end = start, start + tokens.of(token_class)
+        while start < class_end:
+            stretch = stretches[number]
+            end = min(class_end, stretch.end)
+            cuts = []
+            if start > class_start:
+                cuts.append(stretches[number - 1])
+            if end < class_end:
+                cuts.append(stretch)
+            if end > start:
+                basis: Basis = "reported"
+                if cuts:
+                    basis = "estimated" if any(cut.estimated for cut in cuts) else "arithmetic"
+                yield Overlap(token_class, stretch.cause, end - start, basis)
+            start = end
+            if stretch.end <= end:
+                number += 1
+
+
+def charges(call: str, model: str, card: PriceCard, tokens: Tokens, stretches: Sequence[Stretch]) -> tuple[Charge, ...]:
+    """The bill of a call whose usage is known. The dollars sum exactly to the card's cost of the tokens.
+
+    Raises PriceMissing when the card lacks a class that occurs, or the read price that an excess is measured against.
+    """
+    prompt = tokens.prompt
+    lines = list(cross(tokens, stretches))
+    if tokens.output:
+        lines.append(Overlap("output", OUTPUT, tokens.output, "reported"))
+    bill = []
+    for number, line in enumerate(lines):
+        usd = card.usd(line.token_class, line.units, prompt)
+        excess = usd - card.usd("cache_read", line.units, prompt) if line.cause in REBUILDS else Decimal(0)
+        bill.append(Charge(call, number, model, line.token_class, line.cause, line.units, usd, usd, excess, line.basis))
+    return tuple(bill)
+
+
+DENSE_TOKENS_PER_BYTE = Decimal("0.5")
+"""More tokens than this hardly come out of a byte of a request: text has one in about four bytes, code one in three."""
+
+SPARSE_TOKENS_PER_BYTE = Decimal("0.125")
+"""Fewer hardly come out of it."""
+
+MOST_OUTPUT_TOKENS = 128_000
+"""Taken as the longest possible answer where the request set no limit."""
+
+
+def unknown_charges(
+    call: str,
+    model: str,
+    card: PriceCard,
+    *,
+    prompt_bytes: int,
+    tokens_per_byte: Decimal | None,
+    certainly_read: bool,
+    max_output_tokens: int | None,
+) -> tuple[Charge, ...]:
+    """The range of a call whose usage never came: one line for its prompt, one for its output.
+
+    Low: the prompt at the cheapest prompt price, or nothing unless the provider certainly took it in, and no output.
+    High: the prompt at the dearest prompt price and the longest answer. `tokens_per_byte` is what the lane's latest
+    known call had, None when there is none.
+    """
+    fewest = int(prompt_bytes * (tokens_per_byte or SPARSE_TOKENS_PER_BYTE))
+    most = int(prompt_bytes * (tokens_per_byte or DENSE_TOKENS_PER_BYTE)) + 1
+    low = min(_prompt_prices(card, fewest)) * fewest if certainly_read else Decimal(0)
+    high = max(_prompt_prices(card, most)) * most
+    longest = MOST_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
+    none = Decimal(0)
+    return (
+        Charge(call, 0, model, "unknown", UNKNOWN, None, low.scaleb(-6), high.scaleb(-6), none, "estimated"),
+        Charge(call, 1, model, "output", OUTPUT, None, none, card.usd("output", longest, most), none, "estimated"),
+    )
+
+
+def unfinished_output(
+    bill: Sequence[Charge], call: str, model: str, card: PriceCard, tokens: Tokens, max_output_tokens: int | None
+) -> tuple[Charge, ...]:
+    """The bill of a call that broke off after its usage had come: of the output it tells the least, not the whole."""
+    prompt_lines = [charge for charge in bill if charge.cause != OUTPUT]
+    longest = max(tokens.output, MOST_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens)
+    low = card.usd("output", tokens.output, tokens.prompt)
+    high = card.usd("output", longest, tokens.prompt)
+    output = Charge(call, len(prompt_lines), model, "output", OUTPUT, None, low, high, Decimal(0), "estimated")
+    return (*prompt_lines, output)
+
+
+def _prompt_prices(card: PriceCard, prompt_tokens: int) -> list[Decimal]:
+    priced = [name for name in PROMPT_CLASSES if name in card.usd_per_mtok]
+    return [card.price(name, prompt_tokens) for name in priced] or [card.price("input", prompt_tokens)]

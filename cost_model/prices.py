@@ -1,0 +1,65 @@
+"""Which prices hold for a model at a moment: our own dated files first, then the public list, else an error."""
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cost_model.errors import PriceMissing
+from cost_model.price_card import PRICE_DECIMALS, SELF_HOSTED, PriceCard, PriceTier
+from cost_model.price_file import PriceEntry, load_prices
+from cost_model.public_prices import HOW_TO_MEND, PublicModel, find_public
+
+__all__ = ["PRICE_DECIMALS", "SELF_HOSTED", "SHIPPED", "PriceBook", "PriceCard", "PriceTier"]
+
+SHIPPED = Path(__file__).with_name("prices.toml")
+"""Prices that the public list lacks or gets wrong."""
+
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+class PriceBook:
+    """All prices there are. Of the file entries that cover a moment the last wins: later files over earlier ones.
+
+    A card is worked out once for each window of time in which prices stand still, then looked up.
+    """
+
+    def __init__(self, overrides: Sequence[Path] = ()) -> None:
+        """Reads the shipped price file and the given ones. Raises PriceFileError."""
+        self._entries: dict[str, list[PriceEntry]] = {}
+        for path in (SHIPPED, *overrides):
+            for entry in load_prices(path):
+                self._entries.setdefault(entry.model, []).append(entry)
+        self._public: dict[str, PublicModel | None] = {}
+        self._windows: dict[str, list[tuple[datetime, PriceCard]]] = {}
+
+    def card(self, ref: str, at: datetime) -> PriceCard:
+        """The prices of a model at an aware moment. Raises PriceMissing (one line with the mend)."""
+        if at.tzinfo is None:
+            raise ValueError("prices are asked for at an aware time")
+        at = at.astimezone(UTC)
+        windows = self._windows.setdefault(ref, [])
+        place = bisect_right(windows, at, key=lambda window: window[0])
+        if place:
+            card = windows[place - 1][1]
+            if card.valid_until is None or at < card.valid_until:
+                return card
+        card = self._resolve(ref, at)
+        insort(windows, (card.valid_from or _BEGINNING, card), key=lambda window: window[0])
+        return card
+
+    def _resolve(self, ref: str, at: datetime) -> PriceCard:
+        entries = self._entries.get(ref, [])
+        winner: PriceEntry | PublicModel | None = next((e for e in reversed(entries) if e.covers(at)), None)
+        if winner is None:
+            if ref not in self._public:
+                self._public[ref] = find_public(ref)
+            winner = self._public[ref]
+        if winner is None:
+            raise PriceMissing(f"no price is known for model {ref!r} on {at:%Y-%m-%d}: {HOW_TO_MEND}")
+        changes = winner.boundaries(at).union(*(entry.boundaries(at) for entry in entries))
+        return winner.card(
+            at,
+            valid_from=max((moment for moment in changes if moment <= at), default=None),
+            valid_until=min((moment for moment in changes if moment > at), default=None),
+        )

@@ -1,0 +1,108 @@
+"""The causes of one prompt, by position: why each of its tokens was read, or billed at more than a read.
+
+A prompt of T tokens:
+
+    0 ........ R ............. D ................ L ............ T
+       hit      a miss of what    change_rebuild     growth, or
+                was sent before                      first_write
+
+R is what the provider read. D is what some earlier call to the same model had sent before, block by block the same (up
+to the last breakpoint, where a cache reads at breakpoints only). L is how long the lane's last prompt was. The miss
+between R and D is, the first that holds: below_minimum (D is too short to be cached), expiry_rebuild (nobody touched D
+for longer than its lifetime), race (the call that wrote D had not begun to answer), uncacheable (less than one step of
+the cache), else eviction. A prompt too short for the cache is below_minimum behind R; without a cache, uncacheable.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from cost_model.call_fact import CallFact
+from cost_model.causes import (
+    BELOW_MINIMUM,
+    CHANGE_REBUILD,
+    EVICTION,
+    EXPIRY_REBUILD,
+    FIRST_WRITE,
+    GROWTH,
+    HIT,
+    RACE,
+    UNCACHEABLE,
+    Cause,
+)
+from cost_model.ledger import Stretch
+from cost_model.prefixes import Length, Path, Prefix, entry_depth, length, read_depth, whole_before, written_depth
+from cost_model.tokens import Tokens
+
+
+@dataclass(slots=True)
+class LaneState:
+    """What is known of a lane before its next call.
+
+    `last_request`: the start of the last one that was not refused. The prompt's tokens (None: not known) and request
+    bytes are those of the last call that was served, `tokens_per_byte` those of the last whose usage is known.
+    """
+
+    last_request: datetime | None = None
+    served: bool = False
+    prompt_tokens: int | None = None
+    prompt_bytes: int = 0
+    tokens_per_byte: Decimal | None = None
+
+
+def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[list[Stretch], int]:
+    """The causes of a prompt by position, and how many of its blocks this call did not write anew."""
+    total, read = tokens.prompt, tokens.cache_read
+    stretches = [Stretch(HIT, read)]
+    if call.policy.matching == "none" or total < call.policy.minimum_tokens:
+        rest = UNCACHEABLE if call.policy.matching == "none" else BELOW_MINIMUM
+        return [*stretches, Stretch(rest, total)], 0
+
+    written = written_depth(path)
+    depth = entry_depth(path, written) if call.policy.matching == "breakpoints" else written
+    sent_before = _settle_length(path, depth, read, length(path, depth, total))
+    kept = read_depth(path, written, read, total)
+    if read < sent_before.tokens:
+        cause = _why_missed(call, path[depth - 1], read, sent_before.tokens)
+        stretches.append(Stretch(cause, sent_before.tokens, sent_before.estimated))
+        if cause in (RACE, UNCACHEABLE):
+            # What the earlier call wrote stands: in a race it comes first, and a rest below a step was not rewritten.
+            kept = depth
+    before = _lane_length(call, lane, total)
+    if before.tokens > stretches[-1].end:
+        stretches.append(Stretch(CHANGE_REBUILD, min(before.tokens, total), before.estimated))
+    stretches.append(Stretch(GROWTH if lane.served else FIRST_WRITE, total))
+    return stretches, kept
+
+
+def _settle_length(path: Path, depth: int, read: int, measured: Length) -> Length:
+    """A read that ends in the very stretch in which an estimated length ends tells the length better than bytes do."""
+    if not measured.estimated:
+        return measured
+    below = whole_before(path, depth)
+    surely = (below.total or 0) if below else 0
+    return Length(read, estimated=True) if surely < read < measured.tokens else measured
+
+
+def _why_missed(call: CallFact, prefix: Prefix, read: int, sent_before: int) -> Cause:
+    """Why the provider did not read a prefix that an earlier call had sent."""
+    if sent_before < call.policy.minimum_tokens:
+        return BELOW_MINIMUM
+    write = prefix.write
+    if write is None or prefix.touched_at is None:
+        raise ValueError("a prefix that no call wrote cannot have been sent before")
+    clock_start = prefix.touched_at if call.policy.sliding else write.at
+    if write.lifetime is not None and call.requested_at - clock_start > write.lifetime:
+        return EXPIRY_REBUILD
+    if write.readable_at is not None and write.readable_at > call.requested_at:
+        return RACE
+    if sent_before - read < call.policy.multiple:
+        return UNCACHEABLE
+    return EVICTION
+
+
+def _lane_length(call: CallFact, lane: LaneState, total: int) -> Length:
+    """How long the lane's last prompt was, in tokens; by this call's tokens a byte where its usage never came."""
+    if not lane.served or lane.prompt_tokens is not None:
+        return Length(lane.prompt_tokens or 0, estimated=False)
+    return Length(lane.prompt_bytes * total // max(call.prompt_bytes, 1), estimated=True)

@@ -1,0 +1,44 @@
+"""Reading single numbers out of a usage object that somebody else wrote."""
+
+from collections.abc import Mapping
+
+from cost_model.errors import UsageError
+
+MOST_TOKENS = 10**12
+"""No call has a trillion tokens: a larger number is damage, and would overflow every sum it enters."""
+
+
+class UsageFields:
+    """One usage object (or an object inside it), read field by field. Every complaint keeps the whole raw object."""
+
+    def __init__(self, raw: Mapping[str, object], whole: Mapping[str, object] | None = None, path: str = "") -> None:
+        self._raw = raw
+        self._whole = raw if whole is None else whole
+        self._path = path
+
+    def count(self, name: str) -> int | None:
+        """The tokens in a field; None when it is absent or null, which means "not told", not zero."""
+        value = self._raw.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
+            raise self.error(f"{self._path}{name} must be a whole number of tokens >= 0, not {str(value)[:40]!r}")
+        return value
+
+    def needed(self, name: str) -> int:
+        value = self.count(name)
+        if value is None:
+            raise self.error(f"{self._path}{name} is missing")
+        return value
+
+    def inside(self, name: str) -> "UsageFields":
+        """The fields of a nested object; empty when it is absent or null."""
+        value = self._raw.get(name)
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            raise self.error(f"{self._path}{name} must be an object, not {type(value).__name__}")
+        return UsageFields(value, self._whole, f"{self._path}{name}.")
+
+    def error(self, message: str) -> UsageError:
+        return UsageError(f"usage: {message}", self._whole)

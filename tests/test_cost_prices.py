@@ -1,0 +1,246 @@
+"""Which prices hold when, and what happens where none is known."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_model.errors import PriceFileError, PriceMissing
+from cost_model.policies import POLICIES, charged_classes
+from cost_model.prices import PRICE_DECIMALS, SELF_HOSTED, PriceBook, PriceCard, PriceTier
+from cost_model.tokens import CLASSES, Tokens
+
+DAY = datetime(2026, 11, 24, 12, tzinfo=UTC)
+BOOK = PriceBook()
+VECTORS = json.loads((Path(__file__).parent / "data" / "cost_usage_vectors.json").read_text(encoding="utf-8"))
+OFF_LIST = {"ant-07-compat-start-inclusive", "ant-11-batch-stacks", "bed-01-eu-regional"} | {
+    vector["id"] for vector in VECTORS if vector["id"].startswith("qwn")
+}
+"""Vectors whose prices are not the list price: a discount, a region, a model that no list holds."""
+
+LIST_PRICES = {
+    # model: input, cache_read, default write, long write, output
+    "claude-opus-5-5": ("4", ".2", "5", "8", "20"),
+    "claude-opus-4-5": ("5", ".5", "6.25", "10", "25"),
+    "claude-opus-4-8": ("5", ".5", "6.25", "10", "25"),
+    "claude-opus-5": ("5", ".5", "6.25", "10", "25"),
+    "claude-sonnet-5-5": ("2", ".1", "2.5", "4", "10"),
+    "claude-sonnet-4-6": ("3", ".3", "3.75", "6", "15"),
+    "claude-haiku-4-5": ("1", ".1", "1.25", "2", "5"),
+    "gpt-6.1-sol": ("2", ".1", "2.5", "5", "10"),
+    "gpt-5.6-sol": ("4", ".4", "5", "10", "20"),
+    "gpt-6.1-terra": ("1", ".05", "1.25", "2.5", "5"),
+    "gpt-5.5": ("5", ".5", None, None, "30"),
+    "gpt-5": ("1.25", ".125", None, None, "10"),
+    "deepseek-v4-flash": (".15", ".003", None, None, ".6"),
+    "deepseek-v4-pro": (".66", ".022", None, None, "1.98"),
+    "gemini-3.8-flash": (".75", ".075", None, None, "3.75"),
+    "kimi-k3": ("3", ".3", "3", "6", "15"),
+    "glm-5.3": ("1.4", ".26", None, None, "4.4"),
+}
+
+
+@pytest.mark.parametrize("ref", LIST_PRICES)
+def test_a_listed_model_has_the_prices_of_its_provider(ref: str) -> None:
+    plain, read, write, long_write, output = LIST_PRICES[ref]
+    short, long = ("cache_write_30m", "cache_write_12h") if "gpt" in ref else ("cache_write_5m", "cache_write_1h")
+    expected = {"input": plain, "cache_read": read, short: write, long: long_write, "output": output}
+    card = BOOK.card(ref, DAY)
+    for token_class, price in expected.items():
+        if price is None:
+            with pytest.raises(PriceMissing, match=token_class):
+                card.price(token_class, 1000)
+        else:
+            assert card.price(token_class, 1000) == Decimal(price)
+
+
+@pytest.mark.parametrize("vector", [v for v in VECTORS if v["id"] not in OFF_LIST], ids=lambda vector: vector["id"])
+def test_the_book_prices_a_real_call_to_the_dollar(vector: dict[str, str]) -> None:
+    at = datetime.fromisoformat(vector.get("requested_at", DAY.isoformat()))
+    card = BOOK.card(vector["model"], at).times(Decimal(vector.get("multiplier", "1")), "region")
+    assert card.cost(Tokens(**vector["tokens"])) == Decimal(vector["cost_usd"])  # type: ignore[arg-type]  # JSON
+
+
+@pytest.mark.parametrize(
+    ("at", "dollars"),
+    [
+        ("2026-11-24T00:59:59", ".15"),  # a Tuesday
+        ("2026-11-24T01:00:00", ".3"),
+        ("2026-11-24T03:59:59", ".3"),
+        ("2026-11-24T04:00:00", ".15"),
+        ("2026-11-24T06:00:00", ".3"),
+        ("2026-11-24T10:00:00", ".15"),
+        ("2026-11-22T02:00:00", ".15"),  # a Sunday
+        ("2026-08-24T02:00:00", ".44"),
+        ("2026-08-24T12:00:00", ".22"),
+        ("2026-08-12T02:00:00", ".14"),
+    ],
+)
+def test_deepseek_costs_double_in_peak_hours_of_working_days(at: str, dollars: str) -> None:
+    moment = datetime.fromisoformat(at).replace(tzinfo=UTC)
+    assert BOOK.card("deepseek-v4-flash", moment).price("input", 10) == Decimal(dollars)
+
+
+@given(st.lists(st.integers(0, 60 * 24 * 400), min_size=1, max_size=20))
+def test_the_order_of_questions_does_not_matter_and_a_card_covers_its_moment(minutes: list[int]) -> None:
+    book = PriceBook()
+    for minute in minutes:
+        at = datetime(2026, 6, 1, tzinfo=UTC) + timedelta(minutes=minute)
+        card = book.card("deepseek-v4-flash", at)
+        assert card.valid_from is None or card.valid_from <= at
+        assert card.valid_until is None or at < card.valid_until
+        assert card == PriceBook().card("deepseek-v4-flash", at)
+
+
+def test_a_card_is_worked_out_once_a_window() -> None:
+    book = PriceBook()
+    assert book.card("claude-opus-5-5", DAY) is book.card("claude-opus-5-5", DAY + timedelta(hours=5))
+
+
+def test_every_listed_price_is_a_whole_number_of_the_smallest_unit() -> None:
+    card = BOOK.card("openrouter:~google/gemini-flash-latest", DAY)
+    for price in card.usd_per_mtok.values():
+        assert price == round(price, PRICE_DECIMALS)
+
+
+def test_a_dated_price_changes_on_its_day() -> None:
+    before = BOOK.card("gpt-5.6-sol", datetime(2026, 8, 20, 23, 59, tzinfo=UTC))
+    after = BOOK.card("gpt-5.6-sol", datetime(2026, 8, 21, tzinfo=UTC))
+    assert (before.price("input", 10), after.price("input", 10)) == (Decimal(5), Decimal(4))
+    assert before.valid_until == after.valid_from == datetime(2026, 8, 21, tzinfo=UTC)
+
+
+def test_a_long_prompt_reprices_the_whole_call() -> None:
+    card = BOOK.card("gpt-5.5", DAY)
+    assert card.cost(Tokens(input=22_000, cache_read=250_000, output=2000)) == Decimal("0.295")
+    assert card.cost(Tokens(input=50_000, cache_read=250_000, output=2000)) == Decimal("0.84")
+
+
+def test_a_class_that_a_tier_does_not_name_keeps_the_price_below() -> None:
+    tiers = (
+        PriceTier(100, {"input": Decimal(2), "output": Decimal(9)}),
+        PriceTier(200, {"input": Decimal(3)}),
+    )
+    card = PriceCard("m", "s", None, None, {"input": Decimal(1), "output": Decimal(5)}, tiers)
+    assert [card.price("input", n) for n in (100, 101, 201)] == [1, 2, 3]
+    assert [card.price("output", n) for n in (100, 101, 201)] == [5, 9, 9]
+
+
+@pytest.mark.parametrize("ref", ["no-such-model", "claude-opus-9", "sim-claude-opus-5-5", "openai:no-such-model"])
+def test_an_unknown_model_is_an_error_that_says_how_to_mend_it(ref: str) -> None:
+    with pytest.raises(PriceMissing) as missing:
+        BOOK.card(ref, DAY)
+    message = str(missing.value)
+    assert ref in message
+    assert "[[price]]" in message
+    assert "self_hosted: true" in message
+    assert "\n" not in message
+
+
+def test_a_listed_model_with_an_empty_price_is_an_error_not_free() -> None:
+    with pytest.raises(PriceMissing, match="no price by the token"):
+        BOOK.card("azure:mai-ds-r1:free", DAY)
+
+
+def test_a_model_that_is_also_billed_by_other_units_is_refused() -> None:
+    with pytest.raises(PriceMissing, match="also bills"):
+        BOOK.card("perplexity:sonar-deep-research", DAY)
+
+
+def test_a_class_without_a_price_is_an_error_not_free() -> None:
+    card = BOOK.card("deepseek-v4-flash", DAY)
+    with pytest.raises(PriceMissing, match="cache_write_1h"):
+        card.cost(Tokens(input=1, cache_write_1h=1))
+    assert card.lacking(charged_classes(POLICIES["anthropic-1024"])) == ("cache_write_5m", "cache_write_1h")
+    assert card.lacking(charged_classes(POLICIES["deepseek"])) == ()
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=len(CLASSES), max_size=len(CLASSES)))
+def test_what_is_declared_self_hosted_costs_nothing(counts: list[int]) -> None:
+    assert SELF_HOSTED.cost(Tokens(**dict(zip(CLASSES, counts, strict=True)))) == 0
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_an_own_price_wins_over_the_list_and_a_later_file_over_an_earlier(tmp_path: Path) -> None:
+    first = write(
+        tmp_path / "a.toml",
+        '[[price]]\nmodel = "gpt-5"\nsource = "contract"\nvalid_from = 2026-11-01\n'
+        "usd_per_mtok = { input = 0.7, output = 3 }\n",
+    )
+    second = write(
+        tmp_path / "b.toml",
+        '[[price]]\nmodel = "gpt-5"\nsource = "contract 2"\nvalid_from = 2026-11-10T08:00:00+02:00\n'
+        "valid_until = 2026-12-01\nusd_per_mtok = { input = 0.1, output = 2 }\n",
+    )
+    book = PriceBook([first, second])
+    days = ("2026-10-31", "2026-11-05", "2026-11-10T05:59", "2026-11-10T06:00", "2026-12-01")
+    cards = [book.card("gpt-5", datetime.fromisoformat(day).replace(tzinfo=UTC)) for day in days]
+    assert [card.price("input", 9) for card in cards] == [Decimal(p) for p in ("1.25", "0.7", "0.7", "0.1", "0.7")]
+    assert cards[0].valid_until == datetime(2026, 11, 1, tzinfo=UTC)
+
+
+GOOD = '[[price]]\nmodel = "m"\nsource = "s"\nusd_per_mtok = { input = 1, output = 2 }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[[price]\n", "is not valid TOML"),
+        ("prices = []\n", "prices: is not a field of a price file; known: price"),
+        ("price = 3\n", "price: "),
+        ("price = [3]\n", "entry 1 (not a table)"),
+        (
+            '[[price]]\nsource = "s"\nusd_per_mtok = { input = 1, output = 2 }\n',
+            "entry 1 (no model): model: is missing",
+        ),
+        (GOOD + "valid_form = 2026-01-01\n", "entry 1 (m): valid_form: is not a field"),
+        (GOOD + 'valid_from = "yesterday"\n', "entry 1 (m): valid_from: must be a date"),
+        (GOOD + "valid_from = 2026-02-01\nvalid_until = 2026-01-01\n", "valid_from must be before valid_until"),
+        (GOOD.replace("input = 1", "input = 1, cache_raed = 1"), "entry 1 (m): usd_per_mtok.cache_raed: is no token"),
+        (GOOD.replace("input = 1", 'input = "1"'), "entry 1 (m): usd_per_mtok.input: must be a number"),
+        (GOOD.replace("input = 1", "input = true"), "entry 1 (m): usd_per_mtok.input: must be a number"),
+        (GOOD.replace("input = 1", "input = nan"), "entry 1 (m): usd_per_mtok.input: "),
+        (GOOD.replace("input = 1", "input = -1"), "entry 1 (m): usd_per_mtok.input: "),
+        (GOOD.replace("input = 1", "input = 0.1234567"), "entry 1 (m): usd_per_mtok.input: "),
+        (GOOD.replace("input = 1", "input = 0"), "self_hosted: true"),
+        (GOOD.replace("input = 1, output = 2", ""), "self_hosted: true"),
+        (GOOD + "tiers = [{ above = 9, usd_per_mtok = { cache_read = 1 } }]\n", "prices cache_read, which"),
+        (
+            GOOD
+            + "tiers = [{ above = 9, usd_per_mtok = { input = 1 } }, { above = 9, usd_per_mtok = { input = 2 } }]\n",
+            "must ascend",
+        ),
+        (
+            GOOD + "peaks = [{ days = ['mon'], start = 05:00:00, end = 04:00:00, times = 2 }]\n",
+            "start must come before",
+        ),
+        (GOOD + "peaks = [{ days = ['monday'], start = 01:00:00, end = 04:00:00, times = 2 }]\n", "peaks.0.days.0"),
+        (GOOD + GOOD, "entry 2 (m): valid_from: is the same as in entry 1"),
+    ],
+)
+def test_a_wrong_price_file_is_named_with_entry_and_field(tmp_path: Path, text: str, complaint: str) -> None:
+    path = write(tmp_path / "prices.toml", text)
+    with pytest.raises(PriceFileError) as wrong:
+        PriceBook([path])
+    message = str(wrong.value)
+    assert message.startswith(f"{path}: ")
+    assert complaint in message
+    assert "\n" not in message
+
+
+def test_a_price_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PriceFileError, match="cannot be read"):
+        PriceBook([tmp_path / "none.toml"])
+
+
+def test_prices_are_never_asked_for_at_a_time_without_a_zone() -> None:
+    with pytest.raises(ValueError, match="aware"):
+        BOOK.card("gpt-5", datetime(2026, 11, 24))  # noqa: DTZ001 - the wrong kind of time is the point

@@ -1,0 +1,171 @@
+"""Usage objects as providers send them, brought to disjoint tokens and to the exact dollar."""
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cost_model.errors import UsageError
+from cost_model.price_card import PriceCard
+from cost_model.tokens import Tokens
+from cost_model.usage import normalise
+from cost_model.usage.billed import billed_usd
+
+VECTORS = json.loads((Path(__file__).parent / "data" / "cost_usage_vectors.json").read_text(encoding="utf-8"))
+COUNT = st.integers(0, 10**7)
+
+
+def last_values(events: list[dict[str, object]]) -> dict[str, object]:
+    """What the meter keeps of a stream: every field's last non-null value."""
+    return {name: value for event in events for name, value in event.items() if value is not None}
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
+def test_a_real_usage_object_comes_to_the_tokens_and_dollars_of_its_bill(vector: dict[str, object]) -> None:
+    tokens = normalise(str(vector["flavour"]), last_values(vector["usage"]))  # type: ignore[arg-type]  # JSON
+    assert tokens == Tokens(**vector["tokens"])  # type: ignore[arg-type]  # JSON
+    prices = {name: Decimal(price) for name, price in vector["usd_per_mtok"].items()}  # type: ignore[attr-defined]
+    card = PriceCard("vector", "vector", None, None, prices)
+    if "multiplier" in vector:
+        card = card.times(Decimal(str(vector["multiplier"])), "region")
+    assert card.cost(tokens) == Decimal(str(vector["cost_usd"]))
+
+
+@given(COUNT, COUNT, COUNT, COUNT, COUNT)
+def test_the_three_inputs_of_anthropic_add_up_to_the_prompt(
+    plain: int, read: int, write_5m: int, write_1h: int, out: int
+) -> None:
+    raw = {
+        "input_tokens": plain,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": write_5m + write_1h,
+        "cache_creation": {"ephemeral_5m_input_tokens": write_5m, "ephemeral_1h_input_tokens": write_1h},
+        "output_tokens": out,
+    }
+    tokens = normalise("anthropic_messages", raw)
+    assert tokens.prompt == plain + read + write_5m + write_1h
+    assert (tokens.cache_write_5m, tokens.cache_write_1h, tokens.output) == (write_5m, write_1h, out)
+
+
+@given(COUNT, COUNT, COUNT, COUNT, COUNT, st.booleans())
+def test_the_prompt_of_a_chat_completion_is_never_more_or_less_than_prompt_tokens(
+    plain: int, read: int, written: int, completion: int, reasoning: int, additive: bool
+) -> None:
+    reasoning = reasoning if additive else min(reasoning, completion)
+    prompt = plain + read + written
+    raw = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion + (reasoning if additive else 0),
+        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+    tokens = normalise("openai_chat", raw)
+    assert tokens.prompt == prompt
+    assert (tokens.cache_read, tokens.cache_write_unknown) == (read, written)
+    assert tokens.prompt + tokens.output == raw["total_tokens"]
+    assert tokens.reasoning == reasoning
+
+
+def test_a_write_is_booked_under_the_lifetime_that_the_usage_tells() -> None:
+    details = {
+        "cached_tokens": 0,
+        "cache_write_tokens": 21000,
+        "cache_write_tokens_details": {"ttl_30m_tokens": 1000, "ttl_12h_tokens": 20000},
+    }
+    raw = {"prompt_tokens": 21500, "completion_tokens": 100, "prompt_tokens_details": details}
+    expected = Tokens(input=500, cache_write_30m=1000, cache_write_12h=20000, output=100)
+    assert normalise("openai_chat", raw) == expected
+
+
+def test_details_that_are_null_are_as_good_as_absent() -> None:
+    raw = {
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
+        "total_tokens": 12,
+        "prompt_tokens_details": None,
+        "completion_tokens_details": None,
+    }
+    assert normalise("openai_chat", raw) == Tokens(input=10, output=2)
+
+
+ANTHROPIC = {"input_tokens": 5, "output_tokens": 5}
+CHAT = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+CONTRADICTIONS: list[tuple[str, Mapping[str, object], str]] = [
+    ("anthropic_messages", {"input_tokens": 5}, "output_tokens is missing"),
+    ("anthropic_messages", {**ANTHROPIC, "cache_creation_input_tokens": -1}, "cache_creation_input_tokens"),
+    (
+        "anthropic_messages",
+        {
+            **ANTHROPIC,
+            "cache_creation_input_tokens": 9,
+            "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 3},
+        },
+        "adds up to 6",
+    ),
+    ("anthropic_messages", {**ANTHROPIC, "cache_creation": [1]}, "must be an object"),
+    ("anthropic_messages", {**ANTHROPIC, "output_tokens_details": {"thinking_tokens": 6}}, "thinking_tokens"),
+    (
+        "anthropic_messages",
+        {**ANTHROPIC, "iterations": [{"type": "message", "input_tokens": 5, "output_tokens": 4}]},
+        "the totals say 5 and 5",
+    ),
+    (
+        "anthropic_messages",
+        {**ANTHROPIC, "iterations": [{"type": "advisor_message", "input_tokens": 5, "output_tokens": 4}]},
+        "billed apart",
+    ),
+    ("openai_chat", {"prompt_tokens": 5}, "completion_tokens is missing"),
+    ("openai_chat", {**CHAT, "prompt_tokens_details": {"cached_tokens": 101}}, "exceed prompt_tokens"),
+    (
+        "openai_chat",
+        {**CHAT, "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 41}},
+        "exceed prompt_tokens",
+    ),
+    ("openai_chat", {**CHAT, "cached_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}, "disagree"),
+    ("openai_chat", {**CHAT, "prompt_cache_hit_tokens": 50, "prompt_cache_miss_tokens": 49}, "hits and misses"),
+    ("openai_chat", {**CHAT, "total_tokens": 119}, "total_tokens"),
+    ("openai_chat", {**CHAT, "total_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 4}}, "total"),
+    ("openai_chat", {**CHAT, "completion_tokens_details": {"reasoning_tokens": 21}}, "reasoning_tokens"),
+    ("gopher", CHAT, "flavour"),
+]
+
+
+@pytest.mark.parametrize(("flavour", "raw", "complaint"), CONTRADICTIONS)
+def test_a_contradictory_usage_is_refused_and_kept(flavour: str, raw: Mapping[str, object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as refusal:
+        normalise(flavour, raw)
+    assert refusal.value.raw == raw
+    assert "\n" not in str(refusal.value)
+
+
+@given(
+    st.sampled_from(["prompt_tokens", "completion_tokens", "total_tokens"]),
+    st.one_of(st.floats(), st.text(), st.booleans(), st.integers(max_value=-1), st.integers(min_value=10**12 + 1)),
+)
+def test_what_is_no_count_of_tokens_is_refused(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=name):
+        normalise("openai_chat", {**CHAT, name: value})
+
+
+def test_the_bill_of_a_caller_with_an_own_key_is_the_fee_and_the_upstream_charge() -> None:
+    details = {"upstream_inference_cost": 0.0360795}
+    assert billed_usd({"cost": 0, "is_byok": True, "cost_details": details}) == Decimal("0.0360795")
+    assert billed_usd({"cost": 0.017558, "is_byok": False, "cost_details": details}) == Decimal("0.017558")
+    with pytest.raises(UsageError, match="upstream"):
+        billed_usd({"cost": 0, "is_byok": True})
+
+
+def test_a_bill_in_ticks_is_brought_to_dollars() -> None:
+    assert billed_usd({"cost_in_usd_ticks": 232856000}) == Decimal("0.0232856")
+    assert billed_usd({"prompt_tokens": 3}) is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, True, "0.1", {}])
+def test_a_bill_that_is_no_amount_of_money_is_refused(value: object) -> None:
+    with pytest.raises(UsageError, match="cost"):
+        billed_usd({"cost": value})
