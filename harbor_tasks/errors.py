@@ -1,11 +1,11 @@
 """The exceptions of this room.
 
-    TaskError
-    ├── TaskInvalid     a task directory is wrong: one line naming file, field and how to mend it
-    └── TaskRefused     the task is valid, but this sandbox cannot honour it: names the Dockerfile line or the field
-    SandboxError
-    ├── SandboxMissing  no sandbox of this kind can start on this machine; says what to install or set
-    └── SandboxBroken   it started and then failed: an infrastructure fault, never a score
+TaskError
+├── TaskInvalid     a task directory is wrong: one line naming file, field and how to mend it
+└── TaskRefused     the task is valid, but this sandbox cannot honour it: names the Dockerfile line or the field
+SandboxError
+├── SandboxMissing  no sandbox of this kind can start on this machine; says what to install or set
+└── SandboxBroken   it started and then failed: an infrastructure fault, never a score
 """
 
 

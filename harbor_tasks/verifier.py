@@ -1,0 +1,88 @@
+"""Scores what an agent left in its sandbox, in Harbor's order: clear the reward, bring the tests, run them, read."""
+
+import shlex
+from dataclasses import dataclass
+
+from harbor_tasks.errors import SandboxError
+from harbor_tasks.format import Task, expand
+from harbor_tasks.reward import LIMIT, RewardInvalid, parse_json, parse_text
+from harbor_tasks.sandbox import OUTPUT_LIMIT, Sandbox
+
+LOGS = "/logs/verifier"
+STDOUT = f"{LOGS}/test-stdout.txt"
+_PREPARE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the verifier said. `rewards` are finite; `unscored_reason` is set exactly when `reward` is None.
+
+    `output` is the head (`OUTPUT_LIMIT` bytes) of what tests/test.sh printed, `seconds` its wall time.
+    """
+
+    rewards: dict[str, float] | None
+    unscored_reason: str | None
+    output: str
+    seconds: float
+
+    @property
+    def reward(self) -> float | None:
+        """The key "reward", or the value of the only key: the one number that decides passed or failed."""
+        if self.rewards is None:
+            return None
+        if len(self.rewards) == 1:
+            return next(iter(self.rewards.values()))
+        return self.rewards.get("reward")
+
+
+async def verify(task: Task, sandbox: Sandbox) -> Verdict:
+    """Runs the task's tests on the sandbox as it stands. The agent's shell must be closed before.
+
+    tests/test.sh's exit code is ignored: its reward file alone decides. A missing or wrong reward, a time-out and a
+    sandbox that breaks give an unscored verdict with the reason, never a score. Raises TaskRefused when `[verifier]
+    env` asks for the host's variables.
+    """
+    env = expand(task.config.verifier.env, table="verifier")
+    timeout_s = task.config.verifier.timeout_sec
+    try:
+        prepared = await sandbox.exec(_prepare(sandbox.workdir), timeout_s=_PREPARE_TIMEOUT_S, cwd="/")
+        if prepared.exit_code != 0:
+            return _unscored(f"verifier error: {LOGS} cannot be cleared: {prepared.text.strip()[:200]}")
+        await sandbox.upload(task.tests, "/tests")
+        run = await sandbox.exec(
+            f"chmod +x /tests/test.sh; /tests/test.sh >{STDOUT} 2>&1",
+            timeout_s=timeout_s,
+            cwd=sandbox.workdir,
+            env=env,
+        )
+        printed = await sandbox.read(STDOUT, limit=OUTPUT_LIMIT) or b""
+        output = printed.decode("utf-8", errors="replace") + run.text
+        if run.timed_out:
+            return _unscored(f"verifier timed out after {timeout_s:g} s", output, run.seconds)
+        as_json = await sandbox.read(f"{LOGS}/reward.json", limit=LIMIT + 1)
+        as_text = await sandbox.read(f"{LOGS}/reward.txt", limit=LIMIT + 1) if as_json is None else None
+    except SandboxError as error:
+        return _unscored(f"verifier error: {error}")
+    if as_json is None and as_text is None:
+        return _unscored(f"reward missing (tests/test.sh ended with {run.exit_code})", output, run.seconds)
+    try:
+        rewards = parse_json(as_json) if as_json is not None else parse_text(as_text or b"")
+    except RewardInvalid as error:
+        return _unscored(f"reward invalid: {error}", output, run.seconds)
+    verdict = Verdict(rewards, None, output, run.seconds)
+    if verdict.reward is None:
+        reason = 'reward invalid: reward.json has several keys and none is "reward"'
+        return Verdict(rewards, reason, output, run.seconds)
+    return verdict
+
+
+def _prepare(workdir: str) -> str:
+    """The agent may have put a link or a directory where the verifier writes, or have removed its own workdir."""
+    return (
+        f"for path in /logs {LOGS}; do if [ -L $path ] || [ ! -d $path ]; then rm -rf $path; fi; done; "
+        f"mkdir -p {LOGS} {shlex.quote(workdir)} && rm -rf {LOGS}/reward.txt {LOGS}/reward.json {STDOUT}"
+    )
+
+
+def _unscored(reason: str, output: str = "", seconds: float = 0.0) -> Verdict:
+    return Verdict(None, reason, output, seconds)
