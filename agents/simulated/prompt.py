@@ -1,0 +1,56 @@
+"""One request's prompt while it is read: its chain of hashes, its cache marks, and what was said.
+
+Reading a conversation anew on every turn would make each call cost more than the one before. A prompt can therefore be
+cut back to any of its messages and read on from there (recollection.py decides when that is allowed).
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agents.simulated.conversation import Transcript
+from agents.simulated.prefix_cache import Mark
+from agents.simulated.prompt_chain import Chain, State
+
+
+class Point(NamedTuple):
+    """Where a prompt stood after one message; `waiting` are the tool calls whose results must come next."""
+
+    state: State
+    said: int
+    marks: int
+    waiting: tuple[str, ...]
+    role: str
+
+
+@dataclass(slots=True)
+class Prompt:
+    """`base` is the chain's state before the first message; `points` has one entry a message."""
+
+    chain: Chain
+    marks: list[Mark] = field(default_factory=list)
+    transcript: Transcript = field(default_factory=Transcript)
+    points: list[Point] = field(default_factory=list)
+    base: State | None = None
+    waiting: tuple[str, ...] = ()
+    role: str = ""
+
+    def begin_messages(self) -> None:
+        self.base = self.chain.state()
+
+    def end_message(self, role: str, waiting: tuple[str, ...]) -> None:
+        self.role = role
+        self.waiting = waiting
+        self.points.append(Point(self.chain.state(), len(self.transcript.said), len(self.marks), waiting, role))
+
+    def cut(self, messages: int) -> "Prompt":
+        """A prompt of its own that stands where this one stood after so many messages (at least one)."""
+        point = self.points[messages - 1]
+        return Prompt(
+            chain=self.chain.cut(point.state),
+            marks=self.marks[: point.marks],
+            transcript=self.transcript.cut(point.said),
+            points=self.points[:messages],
+            base=self.base,
+            waiting=point.waiting,
+            role=point.role,
+        )
