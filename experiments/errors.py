@@ -1,0 +1,58 @@
+"""The exceptions of this room.
+
+ExperimentError
+├── SpecError              a spec file is wrong: one line naming file, field and how to mend it
+├── PlanChanged            a stored trial was planned differently; names what changed
+└── StoreError             the database cannot do what was asked; the message says how to mend it
+    ├── StoreMissing       there is no database file at this path
+    ├── StoreNewer         the file was written by a newer version of this program
+    ├── StoreLocked        another process holds the file and did not let go in time
+    ├── JournalDamaged     a journal holds what cannot be read or booked (a torn LAST line is normal, no damage)
+    ├── JournalFull        the journal could not be written: disk full or a quota
+    ├── UnknownExperiment  no experiment of this name is stored
+    └── QueryError         a SQL statement failed; one line
+"""
+
+
+class ExperimentError(Exception):
+    """Base of everything this room raises on purpose; a user's mistake ends in its one line."""
+
+
+class SpecError(ExperimentError):
+    """A spec file does not say what it must."""
+
+
+class PlanChanged(ExperimentError):
+    """A known experiment would now be run differently from what is stored."""
+
+
+class StoreError(ExperimentError):
+    """The database cannot do what was asked."""
+
+
+class StoreMissing(StoreError):
+    """No database file at this path."""
+
+
+class StoreNewer(StoreError):
+    """The schema is newer than this program."""
+
+
+class StoreLocked(StoreError):
+    """Another process holds the file."""
+
+
+class JournalDamaged(StoreError):
+    """A line of a segment is no event, or an attempt's events cannot be booked."""
+
+
+class JournalFull(StoreError):
+    """A journal record could not be written to disk."""
+
+
+class UnknownExperiment(StoreError):
+    """No such experiment in this database."""
+
+
+class QueryError(StoreError):
+    """A SQL statement failed."""

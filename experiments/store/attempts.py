@@ -1,0 +1,153 @@
+"""From the events of ONE attempt to its rows: a pure function, whoever read the events and however often.
+
+A call that was sent and never ended is `lost` when its owner is dead or its attempt is over, and in flight (outcome
+null) while the owner lives. An attempt whose owner died ended by infra_error: its calls and their money stay.
+"""
+
+from collections.abc import Sequence
+
+from cost_model.errors import CostError
+from experiments.errors import JournalDamaged
+from experiments.store.journal import Event
+from experiments.store.ledger import Facts, explain_calls
+
+Row = dict[str, object]
+Rows = dict[str, list[Row]]
+"""Table name -> rows; a row maps columns to JSON-able values, money as text, times as ISO-8601 UTC."""
+
+DIED = "the process died before the attempt ended"
+
+
+def attempt_rows(events: Sequence[Event], facts: Facts, *, alive: bool) -> Rows:
+    """`alive`: the owner of the journal still runs. Raises JournalDamaged."""
+    name = f"{events[0].get('trial_id')}/{events[0].get('attempt')}"
+    try:
+        rows = raw_rows(events, alive=alive)
+        rows["charges"] = explain_calls(rows["calls"], rows["messages"], facts)
+    except CostError as error:
+        raise JournalDamaged(f"attempt {name}: cannot be booked ({error})") from error
+    except (LookupError, TypeError, ValueError) as error:
+        raise JournalDamaged(f"attempt {name}: its events do not fit together ({error!r})") from error
+    return rows
+
+
+def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
+    """As `attempt_rows`, before anything is priced: without charges, and without the columns that the fold fills."""
+    rows: Rows = {table: [] for table in ("commands", "spans", "handovers", "rewards")}
+    calls: dict[object, Row] = {}
+    messages: dict[object, Row] = {}
+    roles: dict[object, Row] = {}
+    attempt: Row = {}
+    over = not alive
+    for event in events:
+        match event["kind"]:
+            case "attempt_started":
+                attempt = {**_own(event), **_pick(event, _STARTED), **attempt}
+            case "role":
+                roles.setdefault(event["lane"], {**_own(event), **_pick(event, _ROLE)})
+            case "message":
+                place = (event["lane"], event["version"], event["idx"])
+                messages.setdefault(place, {**_own(event), **_pick(event, _MESSAGE)})
+            case "sent":
+                calls[event["key"]] = _sent(event)
+            case "ended":
+                calls[event["key"]].update(_pick(event, _ENDED))
+            case "judged":
+                calls[event["key"]]["tool_calls_valid"] = event["tool_calls_valid"]
+            case "command":
+                _append(rows["commands"], event, _pick(event, _COMMAND))
+            case "span":
+                _append(rows["spans"], event, {"kind": event["span_kind"], **_pick(event, _SPAN)})
+            case "handover":
+                moved = {"kind": event["handover_kind"], "handed_at": event["at"]}
+                _append(rows["handovers"], event, {**moved, **_pick(event, _HANDOVER)})
+            case "reward":
+                rows["rewards"] = [{**_own(event), **reward} for reward in _rewards(event["rewards"])]
+                attempt |= {"verifier_output": event["output"], "verifier_seconds": event["seconds"]}
+            case "attempt_ended":
+                attempt |= {**_own(event), **_pick(event, _ATTEMPT_ENDED)}
+                over = True
+            case kind:
+                raise ValueError(f"unknown journal event {kind!r}")
+    if over and not attempt.get("ended_by"):
+        attempt |= {**_own(events[0]), **_died(events)}
+    for call in calls.values():
+        if over and call["outcome"] is None:
+            call["outcome"] = "lost"
+    return {
+        "attempts": [attempt] if attempt else [],
+        "trial_roles": list(roles.values()),
+        "messages": list(messages.values()),
+        "calls": list(calls.values()),
+        **rows,
+    }
+
+
+_STARTED = ("started_at", "wall_started_at", "backend", "notes")
+_ROLE = ("role", "lane", "model", "prompt", "tools")
+_MESSAGE = ("lane", "version", "idx", "role", "content", "hash", "size")
+_SENT = (
+    "key", "role", "lane", "version", "turn", "blocks", "model", "wire_model", "provider", "flavour", "lifetime",
+    "prompt_bytes", "max_output_tokens", "requested_at", "simulated",
+)  # fmt: skip
+_ENDED = (
+    "outcome", "status", "first_token_at", "ended_at", "usage", "response_id", "response_model", "request_id",
+    "finish_reason", "error",
+)  # fmt: skip
+_COMMAND = ("lane", "turn", "command", "exit_code", "output", "size", "timed_out", "started_at", "ended_at")
+_SPAN = ("lane", "name", "started_at", "ended_at")
+_HANDOVER = ("from_role", "to_role", "payload")
+_ATTEMPT_ENDED = (
+    "ended_by", "outcome", "unscored_reason", "reward", "passed", "changed", "started_at", "ended_at",
+    "wall_started_at", "wall_ended_at", "error",
+)  # fmt: skip
+
+
+def _own(event: Event) -> Row:
+    return {"trial_id": event["trial_id"], "attempt": event["attempt"]}
+
+
+def _pick(event: Event, names: Sequence[str]) -> Row:
+    return {name: event[name] for name in names}
+
+
+def _append(rows: list[Row], event: Event, values: Row) -> None:
+    rows.append({**_own(event), "seq": len(rows), **values})
+
+
+def _sent(event: Event) -> Row:
+    return {
+        **_own(event),
+        **_pick(event, _SENT),
+        "try": event["try_number"],
+        **dict.fromkeys(_ENDED),
+        "upstream": None,
+        "tool_calls_valid": None,
+        "replayed": False,
+    }
+
+
+def _rewards(rewards: object) -> list[Row]:
+    """What is no number stays, as a name without a value."""
+    return (
+        [{"name": name, "value": value if type(value) in (int, float) else None} for name, value in rewards.items()]
+        if isinstance(rewards, dict)
+        else []
+    )
+
+
+def _died(events: Sequence[Event]) -> Row:
+    """What is known of an attempt without an end: it lasted at least to the last time that was recorded."""
+    seen = [
+        str(value)
+        for event in events
+        for name, value in event.items()
+        if value is not None and name in ("started_at", "requested_at", "first_token_at", "ended_at", "at")
+    ]
+    return {
+        "ended_by": "infra_error",
+        "outcome": "unscored",
+        "unscored_reason": DIED,
+        "ended_at": max(seen, default=None),
+        "error": DIED,
+    }

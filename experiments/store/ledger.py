@@ -1,0 +1,199 @@
+"""From stored calls to costs and charges: the same code books a fresh attempt and recomputes a stored one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import orjson
+
+from cost_model.errors import UsageError
+from cost_model.policies import POLICIES
+from cost_model.prices import SELF_HOSTED, PriceCard
+from cost_model.scope import CallFact, Charge, ExplainedCall, PromptBlock, explain
+from cost_model.tokens import Tokens
+from cost_model.usage import normalise
+from cost_model.usage.billed import billed_usd
+from experiments.errors import JournalDamaged
+from experiments.store.cards import Cards
+
+Row = dict[str, object]
+
+TOKEN_COLUMNS = {
+    f"{name}_tokens": name
+    for name in (
+        "input", "cache_read", "cache_write_5m", "cache_write_30m", "cache_write_1h", "cache_write_12h",
+        "cache_write_unknown", "output", "reasoning",
+    )
+}  # fmt: skip
+
+COMPUTED = (
+    "idle_s", "prompt_tokens", *TOKEN_COLUMNS, "basis", "list_usd", "billed_usd", "cost_usd", "cost_low_usd",
+    "cost_high_usd", "excess_usd", "unexplained_read_tokens", "usage_error",
+)  # fmt: skip
+"""The columns of `calls` that are filled here and can be recomputed from the others."""
+
+
+MOST_TOKENS = 10**9
+MOST_USD = 10**6
+"""A call that claims more than this is no call: its usage is kept raw and not believed. Money columns end there too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What booking a model's calls needs to know of it. `price` is a reference into the price book, None exactly when
+    it is declared `self_hosted`; `cache` names a policy of cost_model.policies.POLICIES."""
+
+    flavour: str
+    provider: str
+    price: str | None
+    self_hosted: bool
+    cache: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`models` by registry name. `prices_at` None prices each call at its own time."""
+
+    models: Mapping[str, ModelFacts]
+    prices_at: datetime | None
+    cards: Cards
+
+    def card(self, model: str, requested_at: datetime) -> PriceCard:
+        """Raises PriceMissing, JournalDamaged for a model that the experiment does not know."""
+        facts = self.of(model)
+        if facts.price is None:
+            return SELF_HOSTED
+        return self.cards.card(facts.price, self.prices_at or requested_at)
+
+    def of(self, model: str) -> ModelFacts:
+        try:
+            return self.models[model]
+        except KeyError:
+            known = ", ".join(sorted(self.models)) or "none"
+            raise JournalDamaged(
+                f"a call names the model {model!r}, which its experiment does not know ({known})"
+            ) from None
+
+
+def explain_calls(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -> list[Row]:
+    """The charges of all calls of one cache scope (a trial's attempt); fills the COMPUTED columns of `calls`.
+
+    Times are ISO-8601 text or aware date-times. A call in flight (outcome null) is left out: nothing is known of it.
+    """
+    sizes: dict[tuple[object, object], dict[int, PromptBlock]] = {}
+    for row in messages:
+        block = PromptBlock(str(row["hash"]), _int(row["size"]))
+        sizes.setdefault((row["lane"], row["version"]), {}).setdefault(_int(row["idx"]), block)
+    by_key = {row["key"]: row for row in calls}
+    for row in calls:
+        row |= dict.fromkeys(COMPUTED)
+    known = [_fact(row, sizes, facts) for row in calls if row["outcome"] is not None]
+    charges: list[Row] = []
+    for explained in explain(known):
+        by_key[explained.key] |= _computed(explained)
+        charges += [_charge(charge) for charge in explained.charges]
+    return charges
+
+
+def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlock]], facts: Facts) -> CallFact:
+    model, requested_at = str(row["model"]), _moment(row["requested_at"])
+    first_token_at, lifetime, most = row["first_token_at"], row["lifetime"], row["max_output_tokens"]
+    blocks = sizes.get((row["lane"], row["version"]), {})
+    try:
+        prompt = [blocks[idx] for idx in range(_int(row["blocks"]))]
+    except KeyError as missing:
+        raise JournalDamaged(f"the call {row['key']} was sent with block {missing} that was never recorded") from None
+    tokens, billed = _usage(row)
+    return CallFact(
+        key=str(row["key"]),
+        lane=str(row["lane"]),
+        model=model,
+        requested_at=requested_at,
+        first_token_at=None if first_token_at is None else _moment(first_token_at),
+        outcome=row["outcome"],  # type: ignore[arg-type]  # text from a row; the journal holds the literals only
+        tokens=tokens,
+        policy=POLICIES[facts.of(model).cache],
+        lifetime=None if lifetime is None else str(lifetime),
+        card=facts.card(model, requested_at),
+        prompt=prompt,
+        prompt_bytes=_int(row["prompt_bytes"]),
+        max_output_tokens=None if most is None else _int(most),
+        billed_usd=billed,
+    )
+
+
+def _usage(row: Row) -> tuple[Tokens | None, Decimal | None]:
+    """Tokens and bill, each None when the provider did not tell it, or told what cannot be: `usage_error` says why."""
+    raw = row["usage"]
+    if isinstance(raw, str):
+        raw = orjson.loads(raw)
+    if raw is None:
+        return None, None
+    tokens, billed, wrong = None, None, []
+    try:
+        if not isinstance(raw, Mapping):
+            raise UsageError(f"usage is {type(raw).__name__}, not an object")
+        tokens = normalise(str(row["flavour"]), raw)
+        if tokens.prompt + tokens.output > MOST_TOKENS:
+            tokens = None
+            raise UsageError(f"usage: more than {MOST_TOKENS} tokens in one call")
+    except UsageError as error:
+        wrong.append(str(error))
+    try:
+        billed = billed_usd(raw) if isinstance(raw, Mapping) else None
+        if billed is not None and billed >= MOST_USD:
+            billed = None
+            raise UsageError(f"usage: a bill of ${MOST_USD} or more for one call")
+    except UsageError as error:
+        wrong.append(str(error))
+    row["usage_error"] = "; ".join(dict.fromkeys(wrong)) or None
+    return tokens, billed
+
+
+def _computed(call: ExplainedCall) -> Row:
+    tokens = call.tokens
+    return {
+        "idle_s": call.idle_s,
+        "prompt_tokens": None if tokens is None else tokens.prompt,
+        **{column: None if tokens is None else tokens.of(name) for column, name in TOKEN_COLUMNS.items()},
+        "basis": call.basis,
+        "list_usd": _usd(call.list_usd),
+        "billed_usd": _usd(call.billed_usd),
+        "cost_usd": _usd(call.cost_usd),
+        "cost_low_usd": _usd(call.cost_low_usd),
+        "cost_high_usd": _usd(call.cost_high_usd),
+        "excess_usd": _usd(call.excess_usd),
+        "unexplained_read_tokens": None if tokens is None else call.unexplained_read,
+    }
+
+
+def _charge(charge: Charge) -> Row:
+    return {
+        "call": charge.call,
+        "line": charge.line,
+        "model": charge.model,
+        "token_class": charge.token_class,
+        "cause": charge.cause,
+        "units": charge.units,
+        "usd_low": _usd(charge.usd_low),
+        "usd_high": _usd(charge.usd_high),
+        "excess_usd": _usd(charge.excess_usd),
+        "basis": charge.basis,
+    }
+
+
+def _usd(amount: Decimal | None) -> str | None:
+    """Text with the 12 decimals of the columns. Prices make no further ones; a provider's own bill may."""
+    return None if amount is None else format(round(amount, 12), "f")
+
+
+def _int(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _moment(value: object) -> datetime:
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    return moment.astimezone(UTC)

@@ -1,0 +1,304 @@
+-- Every figure that the command line shows. Dollars: `usd` sums what is known, `usd_low` and `usd_high` bracket all of it
+-- (a call whose usage never came has a range only); all three agree when unknown_calls is 0.
+
+CREATE OR REPLACE VIEW attempt_costs AS
+WITH spent AS (
+    SELECT
+        trial_id,
+        attempt,
+        count(*) AS calls,
+        count(*) FILTER (WHERE outcome IS NULL) AS calls_in_flight,
+        count(*) FILTER (WHERE outcome IS NOT NULL AND cost_usd IS NULL) AS unknown_calls,
+        count(DISTINCT (lane, turn)) FILTER (WHERE NOT starts_with(turn, 'k')) AS turns,
+        coalesce(sum(cost_usd), 0) AS usd,
+        coalesce(sum(cost_low_usd), 0) AS usd_low,
+        coalesce(sum(cost_high_usd), 0) AS usd_high,
+        coalesce(sum(excess_usd), 0) AS excess_usd,
+        sum(prompt_tokens)::BIGINT AS prompt_tokens,
+        sum(input_tokens)::BIGINT AS input_tokens,
+        sum(cache_read_tokens)::BIGINT AS cache_read_tokens,
+        sum(cache_write_5m_tokens)::BIGINT AS cache_write_5m_tokens,
+        sum(cache_write_30m_tokens)::BIGINT AS cache_write_30m_tokens,
+        sum(cache_write_1h_tokens)::BIGINT AS cache_write_1h_tokens,
+        sum(cache_write_12h_tokens)::BIGINT AS cache_write_12h_tokens,
+        sum(cache_write_unknown_tokens)::BIGINT AS cache_write_unknown_tokens,
+        sum(output_tokens)::BIGINT AS output_tokens,
+        sum(reasoning_tokens)::BIGINT AS reasoning_tokens,
+        coalesce(sum(unexplained_read_tokens), 0) > 0 AS scope_leak
+    FROM calls
+    GROUP BY trial_id, attempt
+)
+SELECT
+    trials.experiment,
+    trials.arm,
+    trials.task,
+    trials.repeat,
+    trial_id,
+    attempt,
+    attempt IS NOT DISTINCT FROM trials.final_attempt AS final,
+    attempts.ended_by,
+    coalesce(spent.calls, 0) AS calls,
+    coalesce(spent.calls_in_flight, 0) AS calls_in_flight,
+    coalesce(spent.unknown_calls, 0) AS unknown_calls,
+    coalesce(spent.turns, 0) AS turns,
+    date_diff('microsecond', attempts.started_at, attempts.ended_at) / 60e6 AS minutes,
+    coalesce(spent.usd, 0) AS usd,
+    coalesce(spent.usd_low, 0) AS usd_low,
+    coalesce(spent.usd_high, 0) AS usd_high,
+    coalesce(spent.excess_usd, 0) AS excess_usd,
+    spent.prompt_tokens,
+    spent.input_tokens,
+    spent.cache_read_tokens,
+    spent.cache_write_5m_tokens,
+    spent.cache_write_30m_tokens,
+    spent.cache_write_1h_tokens,
+    spent.cache_write_12h_tokens,
+    spent.cache_write_unknown_tokens,
+    spent.output_tokens,
+    spent.reasoning_tokens,
+    coalesce(spent.scope_leak, false) AS scope_leak
+FROM attempts
+LEFT JOIN spent USING (trial_id, attempt)
+JOIN trials ON trials.id = trial_id;
+
+-- One row a trial that has begun: its final attempt, while it has none its latest; all_usd counts every attempt.
+CREATE OR REPLACE VIEW trial_costs AS
+SELECT
+    experiment,
+    arm,
+    task,
+    repeat,
+    trial_id,
+    attempt,
+    final,
+    trials.outcome,
+    trials.ended_by,
+    trials.reward,
+    trials.passed,
+    costs.* EXCLUDE (experiment, arm, task, repeat, trial_id, attempt, final, ended_by),
+    sum(costs.usd) OVER all_attempts AS all_usd,
+    sum(costs.usd_low) OVER all_attempts AS all_usd_low,
+    sum(costs.usd_high) OVER all_attempts AS all_usd_high,
+    trials.simulated
+FROM attempt_costs AS costs
+JOIN (SELECT id, outcome, ended_by, reward, passed, simulated FROM trials) AS trials ON trials.id = trial_id
+WINDOW all_attempts AS (PARTITION BY trial_id)
+QUALIFY row_number() OVER (PARTITION BY trial_id ORDER BY final DESC, attempt DESC) = 1;
+
+-- Every charge with who caused it: the fact table of all cost views.
+CREATE OR REPLACE VIEW cost_lines AS
+SELECT
+    trials.experiment,
+    trials.arm,
+    trials.task,
+    trials.repeat,
+    calls.trial_id,
+    calls.attempt,
+    calls.attempt IS NOT DISTINCT FROM trials.final_attempt AS final,
+    calls.role,
+    calls.lane,
+    calls.turn,
+    calls.requested_at,
+    charges.*
+FROM charges
+JOIN calls ON calls.key = charges.call
+JOIN trials ON trials.id = calls.trial_id;
+
+CREATE OR REPLACE VIEW role_costs AS
+SELECT
+    experiment,
+    arm,
+    role,
+    model,
+    token_class,
+    cause,
+    sum(units)::BIGINT AS units,
+    coalesce(sum(usd_low) FILTER (WHERE usd_low = usd_high), 0) AS usd,
+    sum(usd_low) AS usd_low,
+    sum(usd_high) AS usd_high,
+    sum(excess_usd) AS excess_usd
+FROM cost_lines
+GROUP BY experiment, arm, role, model, token_class, cause;
+
+CREATE OR REPLACE VIEW cause_costs AS
+SELECT
+    experiment,
+    arm,
+    cause,
+    sum(units)::BIGINT AS units,
+    coalesce(sum(usd_low) FILTER (WHERE usd_low = usd_high), 0) AS usd,
+    sum(usd_low) AS usd_low,
+    sum(usd_high) AS usd_high,
+    sum(excess_usd) AS excess_usd,
+    sum(usd_low) / nullif(sum(sum(usd_low)) OVER (PARTITION BY experiment, arm), 0) AS share
+FROM cost_lines
+GROUP BY experiment, arm, cause;
+
+-- One row an arm. Means are over tasks of the mean over a task's scored trials (final attempts only); totals count every
+-- attempt. Expiry is what charges with the cause expiry_rebuild cost, at list prices.
+CREATE OR REPLACE VIEW compare AS
+WITH planned AS (
+    SELECT
+        experiment,
+        arm,
+        count(*) AS trials,
+        count(final_attempt) AS finished,
+        count(*) FILTER (WHERE final_attempt IS NOT NULL AND outcome IN ('passed', 'failed')) AS scored,
+        count(*) FILTER (WHERE final_attempt IS NOT NULL AND passed) AS passed,
+        bool_or(simulated) AS simulated
+    FROM trials
+    GROUP BY experiment, arm
+),
+by_task AS (
+    SELECT
+        costs.experiment,
+        costs.arm,
+        costs.task,
+        avg(trials.reward) AS score,
+        avg(costs.usd) AS usd,
+        avg(costs.usd_low) AS usd_low,
+        avg(costs.usd_high) AS usd_high,
+        avg(costs.turns) AS turns,
+        avg(costs.minutes) AS minutes
+    FROM attempt_costs AS costs
+    JOIN trials ON trials.id = costs.trial_id AND trials.final_attempt = costs.attempt
+    WHERE trials.outcome IN ('passed', 'failed')
+    GROUP BY costs.experiment, costs.arm, costs.task
+),
+means AS (
+    SELECT
+        experiment,
+        arm,
+        avg(score) AS score,
+        avg(usd) AS usd,
+        avg(usd_low) AS usd_low,
+        avg(usd_high) AS usd_high,
+        avg(turns) AS turns,
+        avg(minutes) AS minutes
+    FROM by_task
+    GROUP BY experiment, arm
+),
+spent AS (
+    SELECT
+        experiment,
+        arm,
+        sum(usd) AS usd,
+        sum(usd_low) AS usd_low,
+        sum(usd_high) AS usd_high,
+        sum(unknown_calls)::BIGINT AS unknown_calls,
+        bool_or(scope_leak) AS scope_leak
+    FROM attempt_costs
+    GROUP BY experiment, arm
+),
+charged AS (
+    SELECT
+        experiment,
+        arm,
+        sum(usd_low) AS usd,
+        coalesce(sum(usd_low) FILTER (WHERE cause = 'expiry_rebuild'), 0) AS expiry_usd,
+        coalesce(sum(excess_usd) FILTER (WHERE cause = 'expiry_rebuild'), 0) AS expiry_excess_usd
+    FROM cost_lines
+    GROUP BY experiment, arm
+)
+SELECT
+    experiment,
+    arm,
+    planned.trials,
+    planned.finished,
+    planned.scored,
+    planned.passed,
+    planned.scored / planned.trials AS coverage,
+    means.score AS mean_score,
+    means.usd::DECIMAL(38, 12) AS usd_a_task,
+    means.usd_low::DECIMAL(38, 12) AS usd_a_task_low,
+    means.usd_high::DECIMAL(38, 12) AS usd_a_task_high,
+    (spent.usd / nullif(planned.passed, 0))::DECIMAL(38, 12) AS usd_a_pass,
+    (spent.usd_low / nullif(planned.passed, 0))::DECIMAL(38, 12) AS usd_a_pass_low,
+    (spent.usd_high / nullif(planned.passed, 0))::DECIMAL(38, 12) AS usd_a_pass_high,
+    coalesce(spent.usd, 0) AS total_usd,
+    coalesce(spent.usd_low, 0) AS total_usd_low,
+    coalesce(spent.usd_high, 0) AS total_usd_high,
+    coalesce(charged.expiry_usd, 0) AS expiry_usd,
+    charged.expiry_usd / nullif(charged.usd, 0) AS expiry_share,
+    coalesce(charged.expiry_excess_usd, 0) AS expiry_excess_usd,
+    means.turns,
+    means.minutes,
+    coalesce(spent.unknown_calls, 0) AS unknown_calls,
+    coalesce(spent.scope_leak, false) AS scope_leak,
+    planned.simulated
+FROM planned
+LEFT JOIN means USING (experiment, arm)
+LEFT JOIN spent USING (experiment, arm)
+LEFT JOIN charged USING (experiment, arm)
+LEFT JOIN (SELECT experiment, name AS arm, position FROM arms) AS arms USING (experiment, arm)
+ORDER BY experiment, arms.position;
+
+CREATE OR REPLACE VIEW call_timeline AS
+SELECT
+    calls.trial_id,
+    calls.attempt,
+    date_diff('microsecond', attempts.started_at, calls.requested_at) / 1e6 AS at_s,
+    date_diff('microsecond', calls.requested_at, calls.first_token_at) / 1e6 AS first_token_s,
+    date_diff('microsecond', calls.requested_at, calls.ended_at) / 1e6 AS seconds,
+    calls.idle_s,
+    calls.role,
+    calls.lane,
+    calls.turn,
+    calls.try,
+    calls.model,
+    calls.outcome,
+    calls.prompt_tokens,
+    calls.input_tokens,
+    calls.cache_read_tokens,
+    calls.cache_write_5m_tokens,
+    calls.cache_write_30m_tokens,
+    calls.cache_write_1h_tokens,
+    calls.cache_write_12h_tokens,
+    calls.cache_write_unknown_tokens,
+    calls.output_tokens,
+    calls.reasoning_tokens,
+    calls.cost_usd,
+    calls.cost_low_usd,
+    calls.cost_high_usd,
+    calls.excess_usd,
+    calls.basis,
+    explained.causes,
+    calls.finish_reason,
+    calls.tool_calls_valid,
+    coalesce(calls.error, calls.usage_error) AS error,
+    calls.key,
+    calls.requested_at
+FROM calls
+LEFT JOIN attempts USING (trial_id, attempt)
+LEFT JOIN (
+    SELECT call, string_agg(cause || coalesce(' ' || units, ''), ', ' ORDER BY first_line) AS causes
+    FROM (
+        SELECT call, cause, sum(units)::BIGINT AS units, min(line) AS first_line
+        FROM charges
+        WHERE cause != 'output'
+        GROUP BY call, cause
+    )
+    GROUP BY call
+) AS explained ON explained.call = calls.key
+ORDER BY calls.trial_id, calls.attempt, calls.requested_at, calls.key;
+
+CREATE OR REPLACE VIEW command_timeline AS
+SELECT
+    commands.trial_id,
+    commands.attempt,
+    date_diff('microsecond', attempts.started_at, commands.started_at) / 1e6 AS at_s,
+    date_diff('microsecond', commands.started_at, commands.ended_at) / 1e6 AS seconds,
+    roles.role,
+    commands.lane,
+    commands.turn,
+    commands.command,
+    commands.exit_code,
+    commands.timed_out,
+    commands.size,
+    commands.output,
+    commands.seq,
+    commands.started_at
+FROM commands
+LEFT JOIN attempts USING (trial_id, attempt)
+LEFT JOIN (SELECT trial_id, attempt, lane, role FROM trial_roles) AS roles USING (trial_id, attempt, lane)
+ORDER BY commands.trial_id, commands.attempt, commands.started_at, commands.seq;
