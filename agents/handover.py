@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """`kind` is the hand-over tool that was called ("submit", "delegate", "approve", ...), `payload` its text: all that the
-    next role is told. `to_role` is None when the chain ends here. `tool_call_id` is answered when the role is
+    """`kind` is the hand-over tool that was called ("submit", "delegate", "approve", ...), `payload` its text: all that
+    the next role is told. `to_role` is None when the chain ends here. `tool_call_id` is answered when the role is
     visited again: the next message becomes that call's result."""
 
     kind: str

@@ -1,0 +1,90 @@
+"""One file per wire protocol, and what they have in common: a client renders a lane and reads the answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from agents.errors import RegistryError
+from agents.lane import Lane, Message
+from agents.tools import Tool
+from agents.transport.call import CurrentCall
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from agents.registry import ModelEntry
+
+Ending = Literal["done", "max_tokens", "refusal", "context_full"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is None when what the model wrote (`raw_arguments`) is no JSON object."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, object] | None
+    raw_arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool call is answered with; `failed` when the call could not be carried out at all."""
+
+    call_id: str
+    text: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer.
+
+    `message` is the assistant's message as it must stand in the next request; None when the answer was empty, which no
+    provider takes back. `finish_reason` is the provider's word, `ending` what it means. `tool_seconds`: what one tool
+    call of this answer takes on the trial's clock (0 for real models).
+    """
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    message: Message | None
+    finish_reason: str
+    ending: Ending
+    tool_seconds: float
+
+
+class Client(Protocol):
+    """One role's way to its model."""
+
+    flavour: str
+
+    def open_lane(self, name: str, system: str, tools: Sequence[Tool], nonce: str) -> Lane: ...
+
+    def tool_schemas(self, tools: Sequence[Tool]) -> list[Message]:
+        """As they are sent, without the nonce."""
+
+    def user(self, text: str) -> Message: ...
+
+    def results(self, results: Sequence[ToolResult]) -> list[Message]:
+        """The message or messages that answer all tool calls of one assistant message, in their order."""
+
+    def render(self, lane: Lane) -> bytes:
+        """The body of the request that the lane's next turn sends."""
+
+    async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
+        """One try. Raises TryFailed when it brought no answer."""
+
+
+def connect(
+    entry: "ModelEntry", *, key: str, lifetime: str | None, max_output_tokens: int, http: "httpx2.AsyncClient"
+) -> Client:
+    """The client for the entry's protocol, over the run's one HTTP client. Loads only that protocol's SDK."""
+    if entry.protocol == "anthropic_messages":
+        from agents.clients.anthropic_messages import AnthropicMessages
+
+        return AnthropicMessages(entry, key, lifetime, max_output_tokens, http)
+    if entry.protocol == "openai_chat":
+        from agents.clients.openai_chat import OpenAIChat
+
+        return OpenAIChat(entry, key, max_output_tokens, http)
+    raise RegistryError(f"{entry.name}: unknown protocol {entry.protocol!r}")

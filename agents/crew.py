@@ -1,0 +1,66 @@
+"""Hires the roles of a topology: a model, a client, a lane and tools for each."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from agents.clients import connect
+from agents.errors import RegistryError
+from agents.handover import RoleDesign
+from agents.limits import Limits
+from agents.registry import ModelEntry, key_of
+from agents.role import Role
+from agents.seat import Seat
+from agents.tools import Tool, handover_tool
+from agents.tools.bash import BASH
+from cost_model.policies import POLICIES
+
+__all__ = ["Limits", "Role", "RoleModel", "Seat", "hire", "load_prompt"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleModel:
+    """Who plays a role. `lifetime` is a cache lifetime of the model's policy ("5m", "1h"), None for its default."""
+
+    entry: ModelEntry
+    lifetime: str | None = None
+
+
+def load_prompt(name: str) -> str:
+    """The text of agents/prompts/<name>.md. Raises FileNotFoundError when there is none."""
+    return files("agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def hire(
+    designs: Sequence[RoleDesign],
+    models: Mapping[str, RoleModel],
+    seat: Seat,
+    *,
+    prompt_of: Callable[[str], str] = load_prompt,
+) -> dict[str, Role]:
+    """The roles by name, each at the head of its own lane, and recorded so.
+
+    Raises RegistryError when a role has no model, a key is missing or the model's cache knows no such lifetime.
+    """
+    return {design.name: _hire_one(design, models, seat, prompt_of(design.prompt)) for design in designs}
+
+
+def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, prompt: str) -> Role:
+    if design.name not in models:
+        raise RegistryError(
+            f"role {design.name}: no model was given; there are models for {', '.join(models) or 'none'}"
+        )
+    entry, lifetime = models[design.name].entry, models[design.name].lifetime
+    known = POLICIES[entry.cache].lifetimes
+    if lifetime is not None and lifetime not in known:
+        raise RegistryError(
+            f"role {design.name}: {entry.name} has no cache lifetime {lifetime!r}; it has {', '.join(known) or 'none'}"
+        )
+    max_output_tokens = min(seat.limits.max_output_tokens, entry.limits.max_output_tokens)
+    tools: tuple[Tool, ...] = (*((BASH,) if design.bash else ()), *map(handover_tool, design.handovers))
+    client = connect(entry, key=key_of(entry), lifetime=lifetime, max_output_tokens=max_output_tokens, http=seat.http)
+    lane = client.open_lane(f"{design.name}-0", prompt, tools, seat.nonce)
+    seat.record.role(design.name, lane.name, entry.name, prompt, client.tool_schemas(tools))
+    head = lane.head
+    seat.record.message(lane.name, lane.version, head.index, head.role, head.content, head.hash, head.size)
+    return Role(design.name, entry, lifetime, max_output_tokens, client, lane, tools, design.handovers, seat)

@@ -1,0 +1,40 @@
+"""What a trial leaves behind besides calls: messages, commands, spans, hand-overs.
+
+The runner's journal implements it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from agents.handover import Handover
+
+
+class Record(Protocol):
+    """Rows of one trial's attempt. Everything is recorded in order and durable with the next durable call record."""
+
+    def role(self, role: str, lane: str, model: str, prompt: str, tools: Sequence[object]) -> None:
+        """Once, before the role's first message: the prompt as rendered and the tool schemas as sent, both without the
+        nonce. `model` is the registry's name."""
+
+    def message(self, lane: str, version: int, idx: int, role: str, content: object, hash: str, size: int) -> None:
+        """Block `idx` of a lane: 0 is the head (tools and system), then each message once. `size` in bytes, without the
+        overlays (cache marks, nonce), which are no content. `content` is JSON-able."""
+
+    def command(
+        self,
+        lane: str,
+        turn: int,
+        command: str,
+        exit_code: int,
+        output: str,
+        size: int,
+        timed_out: bool,
+        started_at: datetime,
+        ended_at: datetime,
+    ) -> None: ...
+
+    def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:
+        """kind: visit | turn | call | command | wait. Who held the floor, for an interval sweep."""
+
+    def handover(self, from_role: str, handover: Handover, at: datetime) -> None: ...

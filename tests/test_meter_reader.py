@@ -1,0 +1,85 @@
+from itertools import pairwise
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.transport.answer_reader import LINE_LIMIT, AnswerReader
+from tests.wire_provider import ANTHROPIC_USAGE, OPENAI_USAGE, anthropic_pieces, openai_pieces, sse
+
+CALLS = [("c1", "bash", '{"command": "echo \\"usage\\": {}; echo [DONE]"}')]
+
+
+def read(*chunks: bytes) -> AnswerReader:
+    reader = AnswerReader(streamed=True)
+    for chunk in chunks:
+        reader.feed(chunk)
+    reader.finish()
+    return reader
+
+
+@given(cuts=st.lists(st.integers(0, 4000), max_size=40), crlf=st.booleans(), flavour=st.sampled_from("ao"))
+@settings(max_examples=100, deadline=None)
+def test_any_cut_of_the_bytes_gives_the_same_usage(cuts: list[int], crlf: bool, flavour: str) -> None:
+    pieces = anthropic_pieces("é" * 9, CALLS) if flavour == "a" else openai_pieces("é" * 9, CALLS)
+    whole = b"".join(pieces)
+    whole = whole.replace(b"\n", b"\r\n") if crlf else whole
+    edges = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    reader = read(*(whole[a:b] for a, b in pairwise(edges)))
+    assert reader.terminal
+    if flavour == "a":
+        assert reader.usage == {**ANTHROPIC_USAGE, "output_tokens": 80}
+        assert (reader.response_id, reader.finish_reason) == ("msg_1", "tool_use")
+    else:
+        assert reader.usage == OPENAI_USAGE
+        assert (reader.response_id, reader.finish_reason) == ("chatcmpl-1", "tool_calls")
+    assert reader.response_model == "wire-model"
+
+
+def test_the_last_value_that_is_not_null_wins_field_by_field() -> None:
+    first = {"message": {"id": "m", "usage": {"input_tokens": 9, "cache": {"a": 1, "b": 2}, "odd": None}}}
+    second = {"type": "message_delta", "usage": {"input_tokens": None, "cache": {"b": 3}, "output_tokens": 4}}
+    reader = read(sse(first), sse(second))
+    assert reader.usage == {"input_tokens": 9, "cache": {"a": 1, "b": 3}, "odd": None, "output_tokens": 4}
+
+
+def test_usage_inside_a_choice_is_found() -> None:
+    chunk = {"id": "k", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 3}}]}
+    assert read(sse({"id": "k", "choices": []}), sse(chunk)).usage == {"prompt_tokens": 3}
+
+
+def test_a_stream_without_its_last_event_is_not_complete() -> None:
+    for pieces in (anthropic_pieces("x"), openai_pieces("x")):
+        assert not read(*pieces[:-1]).terminal
+        assert read(*pieces).terminal
+
+
+def test_a_server_that_never_ends_its_line_fills_no_memory() -> None:
+    reader = AnswerReader(streamed=True)
+    for _ in range(64):
+        reader.feed(b"x" * (LINE_LIMIT // 8))
+    assert len(reader._kept) <= LINE_LIMIT
+    reader.feed(b"\n" + b"".join(openai_pieces("x")))
+    reader.finish()
+    assert reader.usage == OPENAI_USAGE
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"{", b"[]", b'{"usage":{"a":1}', b'{"choices":[7],"usage":5}', b'{"message":3,"delta":[],"id":{},"error":0}'],
+)
+def test_nonsense_is_let_pass(payload: bytes) -> None:
+    reader = read(b"data: " + payload + b"\n\n", b"data: " + b'{"usage":{"x":' * 200 + b"1" + b"}}" * 200 + b"\n")
+    assert not reader.terminal
+    assert reader.response_id is None
+
+
+def test_a_whole_json_body_is_complete_and_a_torn_one_is_not() -> None:
+    body = orjson.dumps({"id": "msg_9", "model": "m", "stop_reason": "end_turn", "usage": {"input_tokens": 1}})
+    for text, whole in ((body, True), (body[:-1], False)):
+        reader = AnswerReader(streamed=False)
+        reader.feed(text)
+        reader.finish()
+        assert reader.terminal is whole
+        assert reader.usage == ({"input_tokens": 1} if whole else None)
