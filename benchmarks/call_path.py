@@ -43,8 +43,8 @@ DESIGN = RoleDesign("solo", "solo", (SUBMIT,))
 MODELS = {"anthropic": "sim-claude-opus-5-5", "openai chat": "sim-deepseek-v4-flash"}
 LANES, TURNS, REPEATS = 64, 20, 5
 SDK_ALONE_MS = {"anthropic": 0.55, "openai chat": 0.97}
-"""What the same stream costs through the SDK alone on a quiet core, anthropic 2.14 and openai 3.57. A busy machine slows
-both alike, so the limit in milliseconds is checked by the ratio of the two in one run."""
+"""What the same stream costs through the SDK alone on a quiet core, anthropic 2.14 and openai 3.57. A busy machine
+slows both alike, so the limit in milliseconds is checked by the ratio of the two in one run."""
 
 
 class InstantShell:

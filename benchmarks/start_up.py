@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 PAIRS = 25
-FLOOR = [sys.executable, "-c", "import typer, rich.console, rich.table, rich.panel"]
+FLOOR = [sys.executable, "-c", "import typer, rich"]
 HELP = [str(Path(sys.executable).with_name("fullchain")), "--help"]
 
 

@@ -204,8 +204,8 @@ class Journal:
                     self._unsynced = not sync
                     if waiting is not None and not waiting.done():
                         waiting.set_result(None)
-        except asyncio.CancelledError:
-            # The event loop is being torn down: whoever waits for a record would wait for ever.
+        except BaseException:
+            # Cancelled or interrupted, the loop is being torn down: whoever waits for a record would wait for ever.
             self._fail(InterruptedError(errno.EINTR, "the program is being stopped"), waiting)
             raise
 

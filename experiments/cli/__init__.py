@@ -1,0 +1,69 @@
+"""The command `fullchain`. Only typer is imported here: each command imports what it needs when it is called."""
+
+import sys
+
+import typer
+from typer.exceptions import TyperException
+
+from experiments.cli.compare import compare
+from experiments.cli.models import models
+from experiments.cli.query import query
+from experiments.cli.run import run
+from experiments.cli.show import show
+from experiments.cli.simulate import simulate
+from experiments.cli.tasks import tasks
+from experiments.cli.topologies import topologies
+
+app = typer.Typer(
+    name="fullchain",
+    help="Which arrangement of models solves your tasks for the least money, counting the whole chain?",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help in colour would import a Markdown parser
+)
+app.command()(run)
+app.command()(compare)
+app.command()(query)
+app.command()(show)
+app.command()(simulate)
+app.add_typer(tasks, name="tasks")
+app.add_typer(topologies, name="topologies")
+app.add_typer(models, name="models")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Exits with 0, 1 (a trial or a check failed), 2 (a mistake of the user's, one line) or 130 (interrupted).
+
+    An error that no room raises on purpose is a bug and ends in its traceback.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(args=arguments or ["--help"], prog_name="fullchain", standalone_mode=False)
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "fullchain"
+        _refuse(f"{error.format_message()} (see {command} --help)")
+    except Exception as error:
+        if not _users(error):
+            raise
+        _refuse(str(error))
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _refuse(message: str) -> None:
+    from experiments.cli.terminal import one_line
+
+    sys.stderr.write(f"fullchain: {one_line(message)}\n")
+    raise SystemExit(2)
+
+
+def _users(error: Exception) -> bool:
+    from agents.errors import RegistryError
+    from agents.simulated.errors import SimulatorError
+    from cost_model.errors import PriceFileError, PriceMissing
+    from experiments.errors import ExperimentError
+    from harbor_tasks.errors import SandboxMissing, TaskError
+    from topologies.errors import TopologyError
+
+    of_a_user = (ExperimentError, TaskError, TopologyError, SandboxMissing, RegistryError, SimulatorError)
+    return isinstance(error, (*of_a_user, PriceMissing, PriceFileError))

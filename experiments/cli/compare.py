@@ -1,0 +1,124 @@
+"""fullchain compare: the arms of an experiment side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from experiments.cli.options import DEFAULT_DATABASE, Database
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from rich.table import Table
+
+
+def compare(
+    experiment: Annotated[str, typer.Argument(help="The spec's name.", metavar="EXPERIMENT")],
+    database: Database = DEFAULT_DATABASE,
+    arms: Annotated[str | None, typer.Option(help="Only these arms, separated by commas.", metavar="NAMES")] = None,
+) -> None:
+    """Compares the arms of an experiment.
+
+    Passes, dollars, expiry, turns and minutes of each; every figure stands in the view `compare`.
+    """
+    print_comparison(database, experiment, [name.strip() for name in arms.split(",")] if arms else [])
+
+
+def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) -> None:
+    """Raises UnknownExperiment, StoreError."""
+    from experiments.cli.terminal import console, one_line, say
+    from experiments.statistics.comparison import SHARE, comparison, expiry_sources
+    from experiments.store.reader import Reader
+
+    with Reader(database) as reader:
+        lines = comparison(reader, experiment, arms)
+        sources = expiry_sources(reader, experiment)
+    say(f"experiment {one_line(experiment)}{_stamp(lines)}")
+    console().print(_table(lines))
+    for source in sources:
+        line = next((line for line in lines if line["arm"] == source["arm"]), None)
+        if line is not None:
+            say(one_line(_expiry(source, line)))
+    for line in lines:
+        for remark in _remarks(line):
+            say(f"{one_line(line['arm'])}: {remark}")
+    if any(line["expiry_usd"] for line in lines):
+        option = "" if database == DEFAULT_DATABASE else f" --db {database}"
+        say(f'the same share in SQL:\n  fullchain query{option} "{SHARE.format(experiment=experiment)}"')
+
+
+def _table(lines: list[dict[str, Any]]) -> "Table":
+    from experiments.cli.terminal import one_line, table
+
+    made = table(
+        ("arm", "left"),
+        ("passed/scored", "right"),
+        ("$ a task", "right"),
+        ("$ a pass", "right"),
+        ("total $", "right"),
+        ("expiry", "right"),
+        ("turns", "right"),
+        ("min", "right"),
+    )
+    for line in lines:
+        of = "" if line["scored"] == line["trials"] else f" (of {line['trials']})"
+        made.add_row(
+            one_line(line["arm"]),
+            f"{line['passed']}/{line['scored']}{of}",
+            _usd(line["usd_a_task"]),
+            _usd(line["usd_a_pass"]) if line["passed"] else "no pass",
+            _usd(line["total_usd"]),
+            _share(line["expiry_share"]),
+            _number(line["turns"]),
+            _number(line["minutes"]),
+        )
+    return made
+
+
+def _stamp(lines: list[dict[str, Any]]) -> str:
+    if all(line["simulated"] for line in lines):
+        return "  [simulated: models and time are simulated, prices and sandboxes are real]"
+    return ""
+
+
+def _expiry(source: dict[str, Any], line: dict[str, Any]) -> str:
+    low, high = source["idle_low_s"], source["idle_high_s"]
+    gap = (
+        "" if low is None else f", after {low:.0f} s idle" if low == high else f", after {low:.0f} to {high:.0f} s idle"
+    )
+    share = source["usd"] / line["total_usd"] if line["total_usd"] else 0
+    return (
+        f"{line['arm']}: {share:.1%} of its dollars (${source['usd']:.4f} of ${line['total_usd']:.4f}) rebuilt the "
+        f"expired cache of its {source['role']} ({source['model']}) in {source['calls']} calls{gap}"
+    )
+
+
+def _remarks(line: dict[str, Any]) -> list[str]:
+    remarks = []
+    if line["scored"] < line["trials"]:
+        remarks.append(
+            f"{line['trials'] - line['scored']} of {line['trials']} planned trials have no score "
+            f"({line['trials'] - line['finished']} not finished): means are over the rest"
+        )
+    if line["unknown_calls"]:
+        remarks.append(
+            f"{line['unknown_calls']} calls ended without usage: dollars lie between "
+            f"${line['total_usd_low']:.4f} and ${line['total_usd_high']:.4f}"
+        )
+    if line["scope_leak"]:
+        remarks.append("a cache read that no earlier call of its trial explains: trials are not independent")
+    return remarks
+
+
+def _usd(amount: "Decimal | None") -> str:
+    return "-" if amount is None else f"{amount:.4f}"
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

@@ -1,0 +1,112 @@
+"""What a run shows while it runs: a bar on a terminal, plain lines in a pipe."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from experiments.cli.terminal import console, one_line, say
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from experiments.plan import PlannedTrial
+    from experiments.trial import Ended
+
+SHOW_CURSOR = "\x1b[?25h"
+"""A progress bar hides it."""
+
+
+class Lines:
+    """Plain lines: one when a trial ends."""
+
+    def __init__(self) -> None:
+        self.total = self.done = 0
+        self.spent = Decimal(0)
+
+    def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None:
+        self.total = pending
+        already = f", {finished} already finished" if finished else ""
+        self.tell(f"{pending} trials to run{already}; sandbox {one_line(sandbox)}, {concurrency} at a time")
+
+    def ended(self, trial: "PlannedTrial", ended: "Ended") -> None:
+        self._count(ended)
+        self.tell(f"[{self.done}/{self.total}] {_summary(trial, ended)}")
+        self._broken(trial, ended)
+
+    def skipped(self, task: str, reason: str) -> None:
+        self.tell(f"skipped task {one_line(task)}: {one_line(reason)}")
+
+    def warns(self, warning: str) -> None:
+        self.tell(f"warning: {one_line(warning)}")
+
+    def interrupted(self, which: signal.Signals) -> None:
+        """The next signal ends the process where it stands: the journal has every call, the sandboxes die with it."""
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, _end_at_once)
+        self.tell(f"{which.name}: stopping the trials that run; once more ends at once")
+
+    def tell(self, line: str) -> None:
+        say(line, stderr=True)
+
+    def _count(self, ended: "Ended") -> None:
+        self.done += 1
+        self.spent += ended.usd
+
+    def _broken(self, trial: "PlannedTrial", ended: "Ended") -> None:
+        if ended.error:
+            self.tell(f"trial {trial.id} broke and has no score: {one_line(ended.error)} (`fullchain show {trial.id}`)")
+
+
+class Bar(Lines):
+    """A progress bar with counts and dollars; what needs attention stands above it."""
+
+    def __init__(self, progress: "Progress", row: "TaskID") -> None:
+        super().__init__()
+        self._progress, self._row = progress, row
+        self._passed = self._failed = self._unscored = 0
+
+    def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None:
+        super().begins(pending, finished, sandbox, concurrency)
+        self._progress.update(self._row, total=pending, visible=True)
+
+    def ended(self, trial: "PlannedTrial", ended: "Ended") -> None:
+        self._count(ended)
+        self._passed += ended.outcome == "passed"
+        self._failed += ended.outcome == "failed"
+        self._unscored += ended.outcome == "unscored"
+        said = f"{self._passed} passed, {self._failed} failed, {self._unscored} unscored  ${self.spent:.4f}"
+        self._progress.update(self._row, advance=1, said=said)
+        self._broken(trial, ended)
+
+    def tell(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def watching() -> Iterator[Lines]:
+    """A bar when stderr is a terminal, else plain lines."""
+    if not sys.stderr.isatty():
+        yield Lines()
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True)) as progress:
+        yield Bar(progress, progress.add_task("trials", total=None, visible=False, said=""))
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(SHOW_CURSOR)
+        sys.stderr.flush()
+    os._exit(128 + number)
+
+
+def _summary(trial: "PlannedTrial", ended: "Ended") -> str:
+    how = "" if ended.ended_by == "submitted" else f" ({ended.ended_by})"
+    which = f"{trial.id}  {trial.arm}  {one_line(trial.task)}  repeat {trial.repeat + 1}"
+    return f"{which}: {ended.outcome}{how}  ${ended.usd:.4f}"

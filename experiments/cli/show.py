@@ -1,0 +1,185 @@
+"""fullchain show: one trial as a timeline."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from experiments.cli.options import DEFAULT_DATABASE, Database
+
+if TYPE_CHECKING:
+    from experiments.store.reader import Reader
+
+Line = dict[str, Any]
+
+CLASSES = {
+    "cache_read_tokens": "read",
+    "cache_write_5m_tokens": "write 5m",
+    "cache_write_30m_tokens": "write 30m",
+    "cache_write_1h_tokens": "write 1h",
+    "cache_write_12h_tokens": "write 12h",
+    "cache_write_unknown_tokens": "write",
+    "input_tokens": "in",
+    "output_tokens": "out",
+}
+
+COMMAND_WIDTH = 100
+
+
+def show(
+    trial: Annotated[str, typer.Argument(help="A trial's id, or its first digits.", metavar="TRIAL")],
+    database: Database = DEFAULT_DATABASE,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the final or latest one.")] = None,
+    output: Annotated[bool, typer.Option("--output", help="Prints what each command printed too.")] = False,
+) -> None:
+    """Shows the timeline of a trial.
+
+    Every call, command and hand-over: role, tokens by class, dollars, causes and idle gap.
+    """
+    from experiments.cli.terminal import console, say
+    from experiments.store.reader import Reader
+
+    with Reader(database) as reader:
+        row = _find(reader, trial, attempt)
+        events = _events(reader, row)
+        lines = _lines(
+            reader,
+            "SELECT * FROM attempts WHERE trial_id = ? AND attempt = ?",
+            [row["id"], row["attempt"]],
+        )
+    for line in _heading(row, lines[0] if lines else {}):
+        say(line)
+    console().print(_timeline(events, output))
+    if lines and lines[0]["error"]:
+        say(f"error:\n{lines[0]['error'].rstrip()}")
+
+
+def _find(reader: "Reader", trial: str, attempt: int | None) -> Line:
+    """The trial whose id begins so, with the attempt to show. Raises QueryError."""
+    from experiments.errors import QueryError
+
+    found = _lines(
+        reader,
+        "SELECT *, coalesce($attempt, final_attempt, (SELECT max(attempt) FROM attempts WHERE trial_id = id)) "
+        "AS attempt FROM trials WHERE starts_with(id, $trial) ORDER BY id LIMIT 6",
+        {"trial": trial, "attempt": attempt},
+    )
+    if not found:
+        raise QueryError(f"no trial {trial!r} in this database; the table `trials` lists them")
+    if len(found) > 1:
+        ids = ", ".join(line["id"] for line in found[:5])
+        raise QueryError(
+            f"several trials begin with {trial!r} ({ids}{', ...' if len(found) > 5 else ''}); give more digits"
+        )
+    if found[0]["attempt"] is None:
+        raise QueryError(f"trial {found[0]['id']} has not begun; run its experiment first")
+    known = _lines(reader, "SELECT attempt FROM attempts WHERE trial_id = ? ORDER BY attempt", [found[0]["id"]])
+    if found[0]["attempt"] not in [line["attempt"] for line in known]:
+        there = ", ".join(str(line["attempt"]) for line in known)
+        raise QueryError(f"trial {found[0]['id']} has no attempt {found[0]['attempt']}; its attempts: {there}")
+    return found[0]
+
+
+def _events(reader: "Reader", trial: Line) -> list[Line]:
+    """Calls, commands and hand-overs in the order of the trial's clock."""
+    attempt = [trial["id"], trial["attempt"]]
+    calls = _lines(reader, "SELECT 'call' AS event, * FROM call_timeline WHERE trial_id = ? AND attempt = ?", attempt)
+    commands = _lines(
+        reader, "SELECT 'command' AS event, * FROM command_timeline WHERE trial_id = ? AND attempt = ?", attempt
+    )
+    handovers = _lines(
+        reader,
+        "SELECT 'handover' AS event, handovers.*, from_role AS role, "
+        "date_diff('microsecond', started_at, handed_at) / 1e6 AS at_s "
+        "FROM handovers JOIN attempts USING (trial_id, attempt) WHERE trial_id = ? AND attempt = ?",
+        attempt,
+    )
+    # Stable: of one moment, the hand-over that ends a visit stands before the call that begins the next.
+    return sorted([*handovers, *commands, *calls], key=lambda event: event["at_s"] or 0)
+
+
+def _heading(trial: Line, attempt: Line) -> list[str]:
+    from experiments.cli.terminal import one_line
+
+    what = f"{trial['experiment']} / {trial['arm']} / {one_line(trial['task'])} / repeat {trial['repeat'] + 1}"
+    score = "" if attempt.get("reward") is None else f", reward {attempt['reward']:g}"
+    why = f" ({one_line(attempt['unscored_reason'], 200)})" if attempt.get("unscored_reason") else ""
+    idle = ", and changed nothing" if attempt.get("changed") is False else ""
+    how = (
+        f"{attempt.get('outcome') or 'running'}{score}{why}, ended by {attempt.get('ended_by') or 'nothing yet'}{idle}"
+    )
+    simulated = "  [simulated]" if trial["simulated"] else ""
+    notes = [
+        f"sandbox {attempt.get('backend') or 'none'}",
+        *([one_line(attempt["notes"])] if attempt.get("notes") else []),
+    ]
+    return [f"trial {trial['id']} attempt {trial['attempt']}: {what}{simulated}", how, ": ".join(notes)]
+
+
+def _timeline(events: list[Line], output: bool) -> "object":
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column("at", justify="right", no_wrap=True)
+    made.add_column("role", no_wrap=True)
+    made.add_column("what", overflow="fold", ratio=1)
+    made.add_column("$", justify="right", no_wrap=True)
+    made.add_column("causes of the prompt's tokens", overflow="fold")
+    made.add_column("idle", justify="right", no_wrap=True)
+    for event in events:
+        made.add_row(*_row(event))
+        if output and event["event"] == "command" and event["output"]:
+            from experiments.cli.terminal import plain
+
+            made.add_row("", "", plain(event["output"].rstrip()), "", "", "")
+    return made
+
+
+def _row(event: Line) -> tuple[str, str, str, str, str, str]:
+    from experiments.cli.terminal import one_line
+
+    at, role = _clock(event["at_s"]), one_line(event["role"] or "")
+    if event["event"] == "handover":
+        to = f"to {one_line(event['to_role'])}" if event["to_role"] else "end"
+        return at, role, f"  {one_line(event['kind'])} -> {to}: {one_line(event['payload'], COMMAND_WIDTH)}", "", "", ""
+    if event["event"] == "command":
+        code = "timed out" if event["timed_out"] else f"exit {event['exit_code']}"
+        return (
+            at,
+            role,
+            f"  $ {one_line(event['command'], COMMAND_WIDTH)}   [{code}, {event['seconds']:.1f} s]",
+            "",
+            "",
+            "",
+        )
+    tokens = ", ".join(f"{name} {event[column]:,}" for column, name in CLASSES.items() if event[column])
+    how = "" if event["outcome"] == "complete" else f"  {event['outcome'] or 'in flight'}"
+    again = "" if event["try"] == 1 else f" try {event['try']}"
+    error = f"  {one_line(event['error'], 120)}" if event["error"] else ""
+    return (
+        at,
+        role,
+        f"{one_line(event['model'])} turn {event['turn']}{again}: {tokens or 'no usage'}{how}{error}",
+        _cost(event),
+        event["causes"] or "",
+        "" if event["idle_s"] is None else _clock(event["idle_s"]),
+    )
+
+
+def _cost(call: Line) -> str:
+    if call["cost_usd"] is not None:
+        return f"{call['cost_usd']:.6f}"
+    if call["cost_low_usd"] is None:
+        return ""
+    return f"{call['cost_low_usd']:.4f}-{call['cost_high_usd']:.4f}"
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:.0f}:{rest:04.1f}"
+
+
+def _lines(reader: "Reader", sql: str, values: "list[Any] | dict[str, Any]") -> list[Line]:
+    names, rows = reader.query(sql, values)
+    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -1,0 +1,305 @@
+"""A spec with everything found that it names: tasks, topologies, models, prices; and the plan that follows from it.
+
+All that can be known to go wrong is found out here, before the first call costs money.
+"""
+
+import hashlib
+import importlib
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents import registry
+from agents.crew import RoleModel, load_prompt
+from agents.errors import RegistryError
+from cost_model.errors import PriceMissing
+from cost_model.policies import POLICIES, charged_classes
+from cost_model.prices import SELF_HOSTED, PriceBook, PriceCard
+from experiments.errors import SpecError
+from experiments.plan import Plan, PlannedArm, PlannedTask, plan
+from experiments.spec import NAME, SANDBOXES, ArmSpec, Spec, SpecFile, near, read_spec
+from harbor_tasks.errors import TaskInvalid
+from harbor_tasks.format import Task, bundled_tasks, load_tasks
+
+if TYPE_CHECKING:
+    from agents.registry import ModelEntry
+    from topologies import Topology
+
+SIMULATOR = re.compile(r"https?://[^\s/]+\S*")
+SHIPPED = Path(__file__).parent / "specs"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """`parameters` are the topology's own, validated."""
+
+    name: str
+    topology: "Topology"
+    roles: Mapping[str, RoleModel]
+    parameters: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """`name` is the spec's, or the one given by --as. `simulated`: all its models are; `models` are those it uses."""
+
+    name: str
+    spec: Spec
+    path: Path
+    arms: Mapping[str, Arm]
+    tasks: Mapping[str, Task]
+    models: Mapping[str, "ModelEntry"]
+    prices: PriceBook
+    simulated: bool
+
+    def card(self, model: str, requested_at: datetime) -> PriceCard:
+        """The prices of a model of this experiment for a call at that moment. Raises PriceMissing."""
+        entry = self.models[model]
+        return (
+            SELF_HOSTED if entry.price is None else self.prices.card(entry.price, self.spec.prices_at or requested_at)
+        )
+
+    def plan(self) -> Plan:
+        return plan(
+            self.spec,
+            experiment=self.name,
+            simulated=self.simulated,
+            arms=[_planned(self, arm) for arm in self.arms.values()],
+            tasks=[
+                PlannedTask(task.name, task.digest, task.category, {"digest": task.digest})
+                for task in self.tasks.values()
+            ],
+        )
+
+
+def find_spec(name: str) -> Path:
+    """A path, or the name of a shipped spec ("quickstart")."""
+    shipped = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+    path = Path(name)
+    if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        return path
+    if name in shipped:
+        return shipped[name]
+    raise SpecError(f"{name}: no such spec file, and no shipped spec of this name; {near(name, list(shipped))}")
+
+
+def load(
+    path: Path,
+    *,
+    name: str | None = None,
+    sandbox: str | None = None,
+    concurrency: int | None = None,
+    models: tuple[Path, ...] = (),
+    simulator_url: str | None = None,
+) -> Experiment:
+    """Reads and checks a spec; the arguments are the command line's and win over it.
+
+    Raises SpecError, and TaskInvalid, RegistryError or PriceFileError for the files that the spec names.
+    """
+    file = read_spec(path)
+    if name is not None and not NAME.fullmatch(name):
+        raise SpecError(
+            f"--as: {name!r} is no name; expected letters, digits, '.', '_' and '-', beginning with a letter"
+        )
+    if sandbox is not None and sandbox not in SANDBOXES:
+        raise SpecError(f"--sandbox: {sandbox!r} is not known; expected {', '.join(SANDBOXES[:-1])} or {SANDBOXES[-1]}")
+    if simulator_url is not None and not SIMULATOR.fullmatch(simulator_url):
+        raise SpecError(f"--simulator: {simulator_url!r} is no address; expected one such as http://127.0.0.1:8787")
+    spec = file.spec.model_copy(
+        update={
+            key: value
+            for key, value in (("name", name), ("sandbox", sandbox), ("concurrency", concurrency))
+            if value is not None
+        }
+    )
+    known = registry.load_models([*(file.folder / each for each in spec.models), *models])
+    arms = {arm.name: _arm(file, index, arm, known) for index, arm in enumerate(spec.arms)}
+    used = {model.entry.name: model.entry for arm in arms.values() for model in arm.roles.values()}
+    simulated = _all_or_none_simulated(file, used)
+    tasks = _tasks(file)
+    _host_sandbox(file, spec.sandbox, simulated, simulator_url, tasks)
+    prices = PriceBook([file.folder / each for each in spec.prices])
+    found = Experiment(spec.name, spec, path, arms, tasks, used, prices, simulated)
+    _keys_and_prices(file, found)
+    return found
+
+
+def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEntry"]) -> Arm:
+    import topologies
+
+    at = ("arms", index)
+    try:
+        topology = topologies.find(arm.topology)
+    except topologies.UnknownTopology:
+        raise file.error(
+            (*at, "topology"), f"unknown topology {arm.topology!r}; known: {', '.join(topologies.names())}"
+        ) from None
+    needed = [role.name for role in topology.roles]
+    for role in needed:
+        if role not in arm.roles:
+            raise file.error(
+                (*at, "roles"),
+                f"the role {role!r} of topology {topology.name!r} has no model; add `{role}: <model name>`",
+            )
+    roles = {}
+    for role, wanted in arm.roles.items():
+        if role not in needed:
+            raise file.error(
+                (*at, "roles", role),
+                f"topology {topology.name!r} has no role {role!r}; its roles: {', '.join(needed)}",
+            )
+        entry = known.get(wanted.model)
+        if entry is None:
+            raise file.error(
+                (*at, "roles", role),
+                f"unknown model {wanted.model!r}; {near(wanted.model, sorted(known))} (all: `fullchain models list`)",
+            )
+        lifetimes = POLICIES[entry.cache].lifetimes
+        if wanted.lifetime is not None and wanted.lifetime not in lifetimes:
+            raise file.error(
+                (*at, "roles", role, "lifetime"),
+                f"the cache of model {entry.name!r} ({entry.cache}) has no lifetime {wanted.lifetime!r}; "
+                f"it has: {', '.join(lifetimes) or 'none'}",
+            )
+        roles[role] = RoleModel(entry, wanted.lifetime)
+    try:
+        parameters = topology.checked(arm.parameters)
+    except topologies.ParametersInvalid as error:
+        raise file.error((*at, "parameters"), str(error)) from None
+    return Arm(arm.name, topology, roles, parameters)
+
+
+def _all_or_none_simulated(file: SpecFile, used: Mapping[str, "ModelEntry"]) -> bool:
+    simulated = sorted(name for name, entry in used.items() if entry.simulated)
+    real = sorted(used.keys() - simulated)
+    if simulated and real:
+        raise file.error(
+            ("arms",),
+            f"mixes simulated models ({', '.join(simulated)}) with real ones ({', '.join(real)}); "
+            "no comparison may mix them: write two specs",
+        )
+    return bool(simulated)
+
+
+def _tasks(file: SpecFile) -> dict[str, Task]:
+    found: dict[str, Task] = {}
+    for index, entry in enumerate(file.spec.tasks):
+        for task in _expanded(file, index, entry):
+            if task.name in found:
+                other = found[task.name]
+                if other.path.resolve() == task.path.resolve():
+                    continue
+                raise file.error(
+                    ("tasks", index), f"two tasks are named {task.name!r} ({other.path} and {task.path}); rename one"
+                )
+            found[task.name] = task
+    return found
+
+
+def _expanded(file: SpecFile, index: int, entry: str) -> list[Task]:
+    at = ("tasks", index)
+    bundled, _, name = entry.partition("/")
+    if bundled == "bundled":
+        shelf = sorted(path.parent.name for path in bundled_tasks().glob("*/task.toml"))
+        if entry != "bundled" and name not in shelf:
+            raise file.error(at, f"no bundled task {name!r}; {near(name, shelf)}")
+        path = bundled_tasks() / name if name else bundled_tasks()
+    else:
+        path = file.folder / entry
+    if not path.is_dir():
+        raise file.error(
+            at, f"no task directory {entry!r} (looked at {path}); expected bundled, bundled/<name> or a path"
+        )
+    try:
+        tasks, invalid = load_tasks(path)
+    except TaskInvalid as error:
+        raise file.error(at, str(error)) from None
+    if invalid:
+        more = f" (and {len(invalid) - 1} more invalid tasks there)" if invalid[1:] else ""
+        raise file.error(at, f"{invalid[0]}{more}")
+    return tasks
+
+
+def _host_sandbox(
+    file: SpecFile, sandbox: str, simulated: bool, simulator_url: str | None, tasks: Mapping[str, Task]
+) -> None:
+    if sandbox != "host":
+        return
+    reason = host_refusal(simulated=simulated, served=simulator_url is not None, tasks=tasks)
+    if reason:
+        raise file.error(("sandbox",), f"the host sandbox isolates nothing and is refused {reason}; use bubblewrap")
+
+
+def host_refusal(*, simulated: bool, served: bool, tasks: Mapping[str, Task]) -> str | None:
+    """Why the sandbox without isolation may not be used, None when it may: it takes bundled tasks and the in-process
+    simulator alone."""
+    if not simulated:
+        return "to real models"
+    if served:
+        return "to a served simulator"
+    foreign = next((task.name for task in tasks.values() if not task.bundled), None)
+    return f"to tasks that are not bundled ({foreign})" if foreign else None
+
+
+def _keys_and_prices(file: SpecFile, found: Experiment) -> None:
+    spec = found.spec
+    moment = spec.prices_at or (spec.virtual_epoch if found.simulated else datetime.now(UTC))
+    for index, arm in enumerate(spec.arms):
+        for role, wanted in arm.roles.items():
+            entry, at = found.models[wanted.model], ("arms", index, "roles", role)
+            try:
+                registry.key_of(entry)
+                lacking = () if entry.self_hosted else found.card(entry.name, moment).lacking(_classes(entry))
+                if lacking:
+                    raise PriceMissing(f"the price of {entry.price!r} does not cover {', '.join(lacking)} tokens")
+            except RegistryError as error:
+                raise file.error(at, str(error)) from None
+            except PriceMissing as error:
+                raise file.error(
+                    at, f"{error}; add a price file under `prices`, or declare `self_hosted: true` in the registry"
+                ) from None
+
+
+def _classes(entry: "ModelEntry") -> tuple[str, ...]:
+    return charged_classes(POLICIES[entry.cache])
+
+
+def _planned(experiment: Experiment, arm: Arm) -> PlannedArm:
+    spec = experiment.spec
+    parts = {
+        "topology": arm.topology.name,
+        "topology_code": _source_digest(arm.topology),
+        "roles": {
+            role: {"lifetime": model.lifetime, "entry": model.entry.model_dump(mode="json")}
+            for role, model in arm.roles.items()
+        },
+        "prompts": {role.prompt: _prompt_digest(role.prompt) for role in arm.topology.roles},
+        "parameters": arm.parameters.model_dump(mode="json"),
+        "limits": spec.limits.model_dump(mode="json"),
+        "pass_threshold": str(spec.pass_threshold.normalize()),
+        "seed": spec.seed,
+        "prices_at": spec.prices_at.astimezone(UTC).isoformat() if spec.prices_at else None,
+    }
+    if experiment.simulated:
+        parts |= {"virtual_epoch": spec.virtual_epoch.astimezone(UTC).isoformat(), "personas": _persona_digests()}
+    return PlannedArm(arm.name, arm.topology.name, {role: model.entry.name for role, model in arm.roles.items()}, parts)
+
+
+def _source_digest(topology: "Topology") -> str:
+    module = importlib.import_module(topology.build.__module__)
+    return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()[:16]
+
+
+def _prompt_digest(prompt: str) -> str:
+    return hashlib.sha256(load_prompt(prompt).encode()).hexdigest()[:16]
+
+
+def _persona_digests() -> dict[str, str]:
+    import agents.simulated
+
+    folder = Path(agents.simulated.__file__ or "").parent / "personas"
+    return {path.stem: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in sorted(folder.glob("*.yaml"))}

@@ -1,0 +1,266 @@
+"""Runs what a plan has and the database has not: trials side by side, each ending alone, all owned by one task group.
+
+Finished trials are never repeated; those that broke or were cancelled get a new attempt. A task that the sandbox cannot
+honour is left out by name.
+"""
+
+import asyncio
+import importlib
+import secrets
+import signal
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from agents.transport import open_http
+from experiments.bill import Booked, Reconciliation, bill_folder, read_bill, reconcile
+from experiments.errors import PlanChanged, SpecError
+from experiments.experiment import Experiment, host_refusal
+from experiments.interrupts import cancelling
+from experiments.plan import Plan, PlannedTrial, differences
+from experiments.run_lock import run_lock
+from experiments.store.ledger import ModelFacts
+from experiments.store.reader import Reader
+from experiments.store.recording import Recording
+from experiments.store.store import KnownTrial, Store
+from experiments.trial import Bench, Ended, run_trial
+from harbor_tasks.errors import TaskRefused
+from harbor_tasks.sandbox import Backend
+from harbor_tasks.sandbox.backends import choose
+
+if TYPE_CHECKING:
+    from agents.transport.streaming_asgi import ASGIApp
+
+
+class Watch(Protocol):
+    """What a run tells while it runs."""
+
+    def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None: ...
+
+    def ended(self, trial: PlannedTrial, ended: Ended) -> None: ...
+
+    def skipped(self, task: str, reason: str) -> None: ...
+
+    def warns(self, warning: str) -> None: ...
+
+    def interrupted(self, which: signal.Signals) -> None:
+        """The run is being stopped in order; the next signal is the caller's to handle (Python's own handler)."""
+
+
+@dataclass(slots=True)
+class Report:
+    """How a run ended. `interrupted` is the signal's number, 0 without one; `skipped` gives tasks their reasons."""
+
+    experiment: str
+    planned: int
+    finished_before: int
+    ended: dict[str, Ended] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    interrupted: int = 0
+    bill: Reconciliation | None = None
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return self.finished_before == self.planned
+
+    @property
+    def broken(self) -> int:
+        return sum(ended.ended_by == "infra_error" for ended in self.ended.values())
+
+    @property
+    def left(self) -> int:
+        return self.planned - self.finished_before - len(self.ended) + self.broken
+
+
+async def run_experiment(
+    experiment: Experiment,
+    database: Path,
+    *,
+    watch: Watch | None = None,
+    simulator_url: str | None = None,
+    allow_host_network: bool = False,
+) -> Report:
+    """Raises PlanChanged when stored trials of this name were planned differently, StoreError when the database cannot
+    be used, SandboxMissing when no sandbox can start. Ctrl-C is no exception: the report says so."""
+    run = _Run(experiment, database, watch or _Silent(), simulator_url, allow_host_network)
+    with run_lock(database, experiment.name):
+        return await run.go()
+
+
+class _Run:
+    def __init__(
+        self, experiment: Experiment, database: Path, watch: Watch, simulator_url: str | None, allow_host_network: bool
+    ) -> None:
+        self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        self.experiment = experiment
+        self.database = database
+        self.watch = watch
+        self.simulator_url = simulator_url
+        self.allow_host_network = allow_host_network
+        self.store = Store(database, experiment.prices)
+        self.report = Report(experiment.name, 0, 0)
+        self.started: set[str] = set()
+
+    async def go(self) -> Report:
+        plan = self.experiment.plan()
+        for line in (await asyncio.to_thread(self.store.recover)).left:
+            self.watch.warns(line)
+        known = await asyncio.to_thread(self.store.known_trials, plan.experiment)
+        await asyncio.to_thread(self._refuse_changes, plan, known)
+        pending = [trial for trial in plan.trials if trial.id not in known or not known[trial.id].finished]
+        self.report.planned = len(plan.trials)
+        self.report.finished_before = len(plan.trials) - len(pending)
+        backend = await self._backend() if pending else None
+        await asyncio.to_thread(
+            self.store.register, plan, _model_facts(self.experiment), spec=self.experiment.spec.model_dump(mode="json")
+        )
+        if backend is not None:
+            attempts = {trial.id: known[trial.id].attempts + 1 if trial.id in known else 1 for trial in pending}
+            await self._pending(pending, attempts, backend)
+        return self.report
+
+    def _refuse_changes(self, plan: Plan, known: Mapping[str, KnownTrial]) -> None:
+        changed = [trial for trial in plan.trials if trial.id in known and known[trial.id].semantic_hash != trial.hash]
+        if changed:
+            found = differences(plan, self.store.known_parts(plan.experiment), changed)
+            raise PlanChanged(
+                f"experiment {plan.experiment!r} is stored in {self.database} with another plan: {found}; "
+                "run it as a new experiment with --as NAME, or undo the change"
+            )
+
+    async def _backend(self) -> Backend:
+        experiment = self.experiment
+        backend = await choose(experiment.spec.sandbox)
+        if backend.warning:
+            self.watch.warns(backend.warning)
+        if backend.name == "host":
+            served = self.simulator_url is not None
+            reason = host_refusal(simulated=experiment.simulated, served=served, tasks=experiment.tasks)
+            if reason:
+                raise SpecError(
+                    f"{experiment.path}: sandbox: no sandbox with isolation can start on this machine, and the host "
+                    f"sandbox is refused {reason}; run it where bubblewrap can start"
+                )
+        return backend
+
+    async def _pending(self, pending: list[PlannedTrial], attempts: Mapping[str, int], backend: Backend) -> None:
+        for name in sorted({trial.task for trial in pending}):
+            await self._skip_unless_possible(name, backend)
+        concurrency = 1 if backend.name == "host" else self.experiment.spec.concurrency
+        wanted = [trial for trial in pending if trial.task not in self.report.skipped]
+        self.watch.begins(len(wanted), self.report.finished_before, backend.name, concurrency)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  (a coroutine runs in a task)
+        with cancelling(task, self._interrupted):
+            try:
+                await self._side_by_side(wanted, attempts, backend, concurrency)
+            except asyncio.CancelledError:
+                if not self.report.interrupted:
+                    raise
+                task.uncancel()
+
+    async def _skip_unless_possible(self, name: str, backend: Backend) -> None:
+        task = self.experiment.tasks[name]
+        reasons = [f"not supported: {what}" for what in task.unsupported()]
+        if not reasons:
+            lacking = await backend.missing(task.requires)
+            reasons = [f"the sandbox {backend.name} lacks {', '.join(lacking)}"] if lacking else []
+        if reasons:
+            self._skip(name, "; ".join(reasons))
+
+    def _skip(self, task: str, reason: str) -> None:
+        if task not in self.report.skipped:
+            self.report.skipped[task] = reason
+            self.watch.skipped(task, reason)
+
+    def _interrupted(self, which: signal.Signals) -> None:
+        self.report.interrupted = int(which)
+        self.watch.interrupted(which)
+
+    async def _side_by_side(
+        self, trials: list[PlannedTrial], attempts: Mapping[str, int], backend: Backend, concurrency: int
+    ) -> None:
+        room = asyncio.Semaphore(concurrency)
+        simulator, bill = self._simulator()
+        await asyncio.to_thread(_warm, {entry.protocol for entry in self.experiment.models.values()})
+        async with AsyncExitStack() as stack:
+            recording = await stack.enter_async_context(Recording(self.store, self.id))
+            http = await stack.enter_async_context(open_http(simulator=simulator, simulator_url=self.simulator_url))
+            bench = Bench(self.experiment, backend, recording.journal, http, self.allow_host_network)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for trial in trials:
+                        group.create_task(self._one(bench, trial, attempts[trial.id], room))
+            except BaseExceptionGroup as group_error:
+                # What a trial lets out concerns the run: the first such error is the run's.
+                raise group_error.exceptions[0] from None
+        if recording.left:
+            self.watch.warns(recording.left)
+        if bill is not None:
+            self.report.bill = await asyncio.to_thread(self._reconcile, bill)
+
+    async def _one(self, bench: Bench, trial: PlannedTrial, attempt: int, room: asyncio.Semaphore) -> None:
+        async with room:
+            if trial.task in self.report.skipped:
+                return
+            try:
+                self.started.add(f"{trial.id}/{attempt}")
+                ended = await run_trial(bench, trial, attempt)
+            except TaskRefused as refused:
+                self._skip(trial.task, str(refused))
+                return
+            self.report.ended[trial.id] = ended
+            self.watch.ended(trial, ended)
+
+    def _simulator(self) -> "tuple[ASGIApp | None, Path | None]":
+        """The provider in this process, and its bill; nothing when models are real or the simulator is served."""
+        if not self.experiment.simulated or self.simulator_url is not None:
+            return None, None
+        from agents.simulated.app import simulated_provider
+
+        folder = bill_folder(self.database)
+        folder.mkdir(parents=True, exist_ok=True)
+        bill = folder / f"{self.id}.jsonl"
+        return simulated_provider(tasks=list(self.experiment.tasks.values()), bill=bill), bill
+
+    def _reconcile(self, bill: Path) -> Reconciliation:
+        with Reader(self.database) as reader:
+            rows = reader.query(
+                "SELECT key, trial_id || '/' || attempt, cost_usd, cost_low_usd, cost_high_usd FROM calls"
+            ).rows
+        ledger = {key: Booked(usd, low, high) for key, run, usd, low, high in rows if run in self.started}
+        return reconcile(read_bill(bill), ledger)
+
+
+def _warm(protocols: set[str]) -> None:
+    """Imports what takes seconds before the first trial's clock runs."""
+    for module in ("langgraph.graph", "langsmith", *(f"agents.clients.{protocol}" for protocol in sorted(protocols))):
+        importlib.import_module(module)
+
+
+class _Silent:
+    def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None: ...
+
+    def ended(self, trial: PlannedTrial, ended: Ended) -> None: ...
+
+    def skipped(self, task: str, reason: str) -> None: ...
+
+    def warns(self, warning: str) -> None: ...
+
+    def interrupted(self, which: signal.Signals) -> None: ...
+
+
+def _model_facts(experiment: Experiment) -> dict[str, ModelFacts]:
+    return {
+        name: ModelFacts(
+            flavour=entry.protocol,
+            provider=entry.provider,
+            price=entry.price,
+            self_hosted=entry.self_hosted,
+            cache=entry.cache,
+        )
+        for name, entry in experiment.models.items()
+    }

@@ -1,0 +1,219 @@
+"""One attempt of one trial, in a straight line: sandbox, roles, graph, verifier.
+
+What it leaves behind is in the journal; nothing is returned but how it ended. A trial that breaks ends alone: only a
+cancellation and a task that the sandbox refuses come out as exceptions.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal
+
+from agents.clock import Clock, VirtualClock, WallClock
+from agents.crew import Limits, Seat, hire
+from agents.errors import ProviderRefused, VisitEnded
+from experiments.errors import StoreError
+from experiments.experiment import Arm, Experiment
+from experiments.plan import PlannedTrial
+from experiments.spend import SpendingBook
+from experiments.store.journal import Journal
+from experiments.store.trial import TrialJournal
+from harbor_tasks.errors import SandboxBroken, TaskRefused
+from harbor_tasks.format import Task
+from harbor_tasks.sandbox import Backend, Sandbox
+from harbor_tasks.verifier import Verdict, verify
+
+if TYPE_CHECKING:
+    import httpx2
+
+Outcome = Literal["passed", "failed", "unscored"]
+
+DIGEST_SECONDS = 20
+"""A working directory that takes longer to read is not compared: `changed` stays unknown."""
+
+_DIGEST = (
+    "set -o pipefail; tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner "
+    "--exclude=__pycache__ --exclude=.git/index -cf - . 2>/dev/null | sha256sum"
+)
+# Only looking (a test run, `git status`) rewrites bytecode and git's stat cache: those two are no change.
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What the trials of one run share."""
+
+    experiment: Experiment
+    backend: Backend
+    journal: Journal
+    http: "httpx2.AsyncClient"
+    allow_host_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """`reward` None when there is no score, `usd` the list price of the attempt's answered calls. `error` is one line,
+    of an infrastructure fault or a bug."""
+
+    ended_by: str
+    outcome: Outcome
+    unscored_reason: str | None
+    reward: float | None
+    error: str | None
+    usd: Decimal
+
+
+async def run_trial(bench: Bench, trial: PlannedTrial, attempt: int) -> Ended:
+    """Raises TaskRefused before anything is recorded, CancelledError after the cancellation is."""
+    return await _Attempt(bench, trial, attempt).run()
+
+
+class _Attempt:
+    def __init__(self, bench: Bench, trial: PlannedTrial, attempt: int) -> None:
+        experiment = bench.experiment
+        self.bench = bench
+        self.trial = trial
+        self.arm: Arm = experiment.arms[trial.arm]
+        self.task: Task = experiment.tasks[trial.task]
+        self.attempt = attempt
+        self.clock: Clock = VirtualClock(experiment.spec.virtual_epoch) if experiment.simulated else WallClock()
+        self.book = TrialJournal(bench.journal, trial.id, attempt)
+        self.started_at = self.clock.now()
+        self.wall_started_at = datetime.now(UTC)
+        self.spend = SpendingBook(self.book, experiment.card)
+        self.changed: bool | None = None
+
+    async def run(self) -> Ended:
+        started = False
+        try:
+            async with self.bench.backend.start(self.task, allow_host_network=self.bench.allow_host_network) as sandbox:
+                await self._started(sandbox.backend, sandbox.notes)
+                started = True
+                ended_by = await self._play(sandbox)
+                verdict = await verify(self.task, sandbox)
+            return await self._scored(ended_by, verdict)
+        except asyncio.CancelledError:
+            if started:
+                await self._ended(self._end("cancelled", "unscored", "cancelled"))
+            raise
+        except StoreError:
+            raise
+        except TaskRefused as error:
+            if not started:
+                raise
+            return await self._broken(started, _one_line(error), str(error))
+        except (ProviderRefused, SandboxBroken) as error:
+            return await self._broken(started, _one_line(error), str(error))
+        except Exception as error:
+            # A bug, of ours or of a graph: it ends this trial and no other, and its traceback is kept.
+            return await self._broken(started, _one_line(error), traceback.format_exc())
+
+    async def _play(self, sandbox: Sandbox) -> str:
+        import topologies
+
+        before = await _state(sandbox)
+        shell = await sandbox.shell()
+        try:
+            seat = Seat(
+                trial_id=self.trial.id,
+                attempt=self.attempt,
+                nonce=self.trial.nonce,
+                clock=self.clock,
+                book=self.spend,
+                record=self.book,
+                shell=shell,
+                limits=self._limits(),
+                http=self.bench.http,
+            )
+            roles = hire(self.arm.topology.roles, self.arm.roles, seat)
+            stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction)
+            try:
+                await topologies.play(self.arm.topology, stage)
+                ended_by = "submitted"
+            except VisitEnded as end:
+                ended_by = end.ended_by
+        finally:
+            # Before verification no process of the agent may be left: it could rewrite the reward.
+            await shell.close()
+        after = await _state(sandbox)
+        self.changed = None if before is None or after is None else before != after
+        return ended_by
+
+    def _limits(self) -> Limits:
+        limits = self.bench.experiment.spec.limits
+        seconds = self.task.config.agent.timeout_sec
+        return Limits(
+            max_turns=limits.max_turns,
+            command_timeout_s=limits.command_timeout_s,
+            max_output_tokens=limits.max_output_tokens or self._most_output(),
+            deadline=None if seconds is None else self.started_at + timedelta(seconds=seconds),
+        )
+
+    def _most_output(self) -> int:
+        """The role loop holds each model to its own limit as well."""
+        return max(model.entry.limits.max_output_tokens for model in self.arm.roles.values())
+
+    async def _scored(self, ended_by: str, verdict: Verdict) -> Ended:
+        self.book.reward(
+            rewards=verdict.rewards,
+            unscored_reason=verdict.unscored_reason,
+            output=verdict.output,
+            seconds=verdict.seconds,
+        )
+        reward = verdict.reward
+        if reward is None:
+            return await self._ended(self._end(ended_by, "unscored", verdict.unscored_reason))
+        passed = reward >= float(self.bench.experiment.spec.pass_threshold)
+        return await self._ended(self._end(ended_by, "passed" if passed else "failed", reward=reward))
+
+    async def _broken(self, started: bool, line: str, whole: str) -> Ended:
+        if not started:
+            await self._started(self.bench.backend.name, ())
+        ended = self._end("infra_error", "unscored", line, error=line)
+        return await self._ended(ended, error=whole)
+
+    def _end(
+        self,
+        ended_by: str,
+        outcome: Outcome,
+        unscored_reason: str | None = None,
+        reward: float | None = None,
+        error: str | None = None,
+    ) -> Ended:
+        return Ended(ended_by, outcome, unscored_reason, reward, error, self.spend.usd)
+
+    async def _started(self, backend: str, notes: Sequence[str]) -> None:
+        await self.book.attempt_started(
+            started_at=self.started_at,
+            wall_started_at=self.wall_started_at,
+            backend=backend,
+            notes="; ".join(notes) or None,
+        )
+
+    async def _ended(self, ended: Ended, error: str | None = None) -> Ended:
+        await self.book.attempt_ended(
+            ended_by=ended.ended_by,
+            outcome=ended.outcome,
+            unscored_reason=ended.unscored_reason,
+            reward=ended.reward,
+            passed=None if ended.outcome == "unscored" else ended.outcome == "passed",
+            changed=self.changed,
+            started_at=self.started_at,
+            ended_at=self.clock.now(),
+            wall_started_at=self.wall_started_at,
+            wall_ended_at=datetime.now(UTC),
+            error=error,
+        )
+        return ended
+
+
+async def _state(sandbox: Sandbox) -> str | None:
+    """A digest of the working directory: names, modes and bytes, without times."""
+    output = await sandbox.exec(_DIGEST, timeout_s=DIGEST_SECONDS, cwd=sandbox.workdir)
+    return output.text.split()[0] if output.exit_code == 0 and output.text.split() else None
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:500]

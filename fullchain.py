@@ -1,0 +1,81 @@
+"""The public front of fullchain: run a spec, compare its arms, ask the database, price a usage.
+
+    import fullchain
+
+    report = fullchain.run("quickstart", db="demo.duckdb")
+    for arm in fullchain.compare("quickstart", db="demo.duckdb"):
+        print(arm["arm"], arm["passed"], arm["usd_a_pass"])
+    fullchain.query("SELECT cause, sum(usd_low) FROM charges GROUP BY cause", db="demo.duckdb")
+
+A user's mistake raises an exception of `experiments.errors`, `harbor_tasks.errors`, `agents.errors`,
+`topologies.errors` or `cost_model.errors` whose text is one line that says how to mend it. Money is Decimal US
+dollars, times are aware UTC.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from experiments.runner import Report
+    from experiments.store.reader import Reader
+
+__all__ = ["compare", "open_database", "price", "query", "run"]
+
+DEFAULT_DATABASE = "fullchain.duckdb"
+
+
+def run(
+    spec: str | PathLike[str], *, db: str | PathLike[str] = DEFAULT_DATABASE, name: str | None = None,
+    concurrency: int | None = None, simulator_url: str | None = None,
+) -> "Report":  # fmt: skip
+    """Runs the trials of a spec (a file, or the name of a shipped one) that `db` does not have yet.
+
+    `name` runs it as a new experiment. Returns how it ended; the results are in the database. Not to be called from a
+    running event loop.
+    """
+    import asyncio
+
+    from experiments.experiment import find_spec, load
+    from experiments.runner import run_experiment
+
+    experiment = load(find_spec(str(spec)), name=name, concurrency=concurrency, simulator_url=simulator_url)
+    return asyncio.run(run_experiment(experiment, Path(db), simulator_url=simulator_url))
+
+
+def compare(experiment: str, *, db: str | PathLike[str] = DEFAULT_DATABASE) -> list[dict[str, Any]]:
+    """One mapping an arm, in the spec's order: the columns of the view `compare`."""
+    from experiments.statistics.comparison import comparison
+
+    with open_database(db) as reader:
+        return comparison(reader, experiment)
+
+
+def query(sql: str, *, db: str | PathLike[str] = DEFAULT_DATABASE) -> list[dict[str, Any]]:
+    """The rows of one SELECT, a mapping each; also while a run writes."""
+    from experiments.store.reader import query as ask
+
+    names, rows = ask(Path(db), sql)
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def price(
+    flavour: str, usage: Mapping[str, object], model: str, at: datetime, *, prices: Sequence[str | PathLike[str]] = ()
+) -> Decimal:
+    """Dollars of one call at list price: `usage` is the provider's raw object, `flavour` its API (anthropic_messages,
+    openai_chat), `model` a price reference, `at` an aware moment, `prices` further price files."""
+    from cost_model.prices import PriceBook
+    from cost_model.usage import normalise
+
+    return PriceBook([Path(path) for path in prices]).card(model, at).cost(normalise(flavour, usage))
+
+
+def open_database(db: str | PathLike[str] = DEFAULT_DATABASE) -> "Reader":
+    """The database for reading, in a `with` block: `.query(sql, parameters)` gives columns and rows, and all answers
+    speak of one moment. Leave it soon: while it is open no run can merge."""
+    from experiments.store.reader import Reader
+
+    return Reader(Path(db))

@@ -1,0 +1,64 @@
+"""fullchain.py: its names are a promise."""
+
+import inspect
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import fullchain
+from experiments.errors import StoreMissing
+
+AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+def test_the_public_names_and_their_arguments_are_pinned() -> None:
+    assert fullchain.__all__ == ["compare", "open_database", "price", "query", "run"]
+    assert {name: list(inspect.signature(getattr(fullchain, name)).parameters) for name in fullchain.__all__} == {
+        "compare": ["experiment", "db"],
+        "open_database": ["db"],
+        "price": ["flavour", "usage", "model", "at", "prices"],
+        "query": ["sql", "db"],
+        "run": ["spec", "db", "name", "concurrency", "simulator_url"],
+    }
+    assert all(inspect.getdoc(getattr(fullchain, name)) for name in fullchain.__all__)
+
+
+def test_a_usage_is_priced_exactly_by_class(tmp_path: Path) -> None:
+    own = tmp_path / "prices.toml"
+    own.write_text(
+        '[[price]]\nmodel = "mine"\nsource = "a letter"\n'
+        "usd_per_mtok = {input = 4, cache_read = 0.4, cache_write_5m = 5, cache_write_1h = 8, output = 20}\n"
+    )
+    usage = {
+        "input_tokens": 3,
+        "cache_read_input_tokens": 1000,
+        "cache_creation_input_tokens": 500,
+        "cache_creation": {"ephemeral_5m_input_tokens": 500, "ephemeral_1h_input_tokens": 0},
+        "output_tokens": 7,
+    }
+    usd = fullchain.price("anthropic_messages", usage, "mine", AT, prices=[own])
+    assert usd == Decimal("0.003052")
+
+
+def test_a_run_can_be_asked_from_python(tmp_path: Path) -> None:
+    spec, db = tmp_path / "spec.yaml", tmp_path / "x.duckdb"
+    spec.write_text(
+        "name: front\ntasks: [bundled/archive-intake]\narms:\n"
+        "  - {name: alone, topology: solo, roles: {solo: sim-deepseek-v4-flash}}\n"
+    )
+    report = fullchain.run(spec, db=db, name="other")
+    assert (report.experiment, report.planned, report.left) == ("other", 1, 0)
+    (line,) = fullchain.compare("other", db=db)
+    assert (line["arm"], line["trials"], line["simulated"]) == ("alone", 1, True)
+    (total,) = fullchain.query("SELECT sum(cost_usd) AS usd FROM calls", db=db)
+    assert total["usd"] == line["total_usd"] > 0
+    with fullchain.open_database(db) as reader:
+        assert reader.query("SELECT count(*) FROM trials").rows == [(1,)]
+
+
+def test_a_database_that_is_not_there_is_never_created(tmp_path: Path) -> None:
+    with pytest.raises(StoreMissing), fullchain.open_database(tmp_path / "none.duckdb"):
+        pass
+    assert list(tmp_path.iterdir()) == []

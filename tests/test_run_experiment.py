@@ -1,0 +1,138 @@
+"""Whole runs on simulated models in real sandboxes: what is run, what is kept, what is never repeated."""
+
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main
+from experiments.errors import PlanChanged, StoreLocked
+from experiments.run_lock import run_lock
+from experiments.runner import run_experiment
+from experiments.statistics.comparison import SHARE, comparison
+from experiments.store.reader import Reader
+from tests.experiment_files import PAIR, SOLO, rows, scalar, small, write_spec
+
+
+async def test_a_run_scores_every_trial_books_every_call_and_agrees_with_the_providers_bill(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    report = await run_experiment(small(tmp_path, SOLO + PAIR), database)
+    assert (report.planned, report.finished_before, report.left, report.broken) == (2, 0, 0, 0)
+    assert {ended.ended_by for ended in report.ended.values()} == {"submitted"}
+    assert report.bill is not None
+    assert report.bill.equal, report.bill.sentence
+    assert report.bill.calls == scalar(database, "SELECT count(*) FROM calls") > 10
+    spent = scalar(database, "SELECT sum(cost_usd) FROM calls")
+    assert spent == report.bill.billed == sum((ended.usd for ended in report.ended.values()), Decimal(0))
+    assert scalar(database, "SELECT sum(usd_low) FROM charges") == spent
+    assert scalar(database, "SELECT bool_and(changed) FROM attempts")
+    with Reader(database) as reader:
+        lines = {line["arm"]: line for line in comparison(reader, "tiny")}
+        assert list(lines) == ["alone", "pair"]
+        assert all(line["scored"] == 1 and line["simulated"] for line in lines.values())
+        shares = dict(reader.query(SHARE.format(experiment="tiny")).rows)
+    assert {arm: line["expiry_share"] or 0 for arm, line in lines.items()} == {
+        arm: share or 0 for arm, share in shares.items()
+    }
+
+
+async def test_what_is_finished_is_never_run_again_and_added_repeats_are(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    await run_experiment(small(tmp_path), database)
+    first = rows(database)
+    again = await run_experiment(small(tmp_path), database)
+    assert again.nothing_to_do
+    assert again.ended == {}
+    assert rows(database) == first
+    more = await run_experiment(small(tmp_path, repeats=2), database)
+    assert (more.planned, more.finished_before, len(more.ended)) == (2, 1, 1)
+    assert [call for call in rows(database)["calls"] if call in first["calls"]] == first["calls"]
+    assert scalar(database, "SELECT count(*) FROM attempts") == 2
+
+
+async def test_a_changed_limit_is_refused_by_name_unless_it_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    await run_experiment(small(tmp_path), database)
+    before = rows(database)
+    changed = "limits: {max_turns: 80}\n"
+    with pytest.raises(PlanChanged, match=r"arm alone: limits\.max_turns 100 -> 80; run it as a new .* --as NAME"):
+        await run_experiment(small(tmp_path, more=changed), database)
+    assert rows(database) == before
+
+
+def test_a_provider_that_cannot_be_reached_is_no_score_and_is_tried_again_next_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "x.duckdb"
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(write_spec(tmp_path)), "--db", str(database), "--simulator", "http://127.0.0.1:9"])
+    assert end.value.code == 1
+    assert "1 of 1 planned trials have no score" in (said := capsys.readouterr()).out
+    assert "broke and has no score" in said.err
+    assert "Traceback" not in said.err
+    with Reader(database) as reader:
+        (line,) = comparison(reader, "tiny")
+        assert (line["scored"], line["trials"]) == (0, 1)
+    report = asyncio.run(run_experiment(small(tmp_path), database))
+    assert (report.broken, report.left, report.finished_before) == (0, 0, 0)
+    assert scalar(database, "SELECT list(ended_by ORDER BY attempt) FROM attempts") == ["infra_error", "submitted"]
+    assert scalar(database, "SELECT final_attempt FROM trials") == 2
+
+
+async def test_a_task_that_cannot_be_run_here_is_skipped_by_name_and_the_others_run(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    task = tmp_path / "needs-a-gpu"
+    for folder in ("environment", "tests"):
+        (task / folder).mkdir(parents=True)
+    (task / "environment" / "Dockerfile").write_text("FROM debian\n")
+    (task / "tests" / "test.sh").write_text("echo 1 > /logs/verifier/reward.txt\n")
+    (task / "instruction.md").write_text("Train it.\n")
+    (task / "task.toml").write_text("[environment]\ngpus = 1\n")
+    report = await run_experiment(small(tmp_path, tasks="bundled/archive-intake, needs-a-gpu"), database)
+    assert list(report.skipped) == ["needs-a-gpu"]
+    assert "1 GPUs" in report.skipped["needs-a-gpu"]
+    assert (report.planned, len(report.ended), report.left) == (2, 1, 1)
+    assert scalar(database, "SELECT count(*) FROM attempts") == 1
+
+
+async def test_two_runs_of_one_experiment_do_not_start_the_same_trials(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    with run_lock(database, "tiny"), pytest.raises(StoreLocked, match="is being run by another process"):
+        await run_experiment(small(tmp_path), database)
+    assert not database.exists()
+
+
+def test_the_commands_run_compare_show_and_query_tell_one_story(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            main([*arguments, "--db", str(database)])
+        printed = capsys.readouterr()
+        assert end.value.code == 0, printed.err
+        return printed.out
+
+    database, spec = tmp_path / "x.duckdb", str(write_spec(tmp_path, PAIR))
+    first = said("run", spec)
+    assert "bill: $" in first
+    assert "[simulated" in first
+    again = said("run", spec)
+    assert "nothing left to do: all 1 trials of 'tiny' are finished" in again
+    assert "--as NAME` starts a fresh experiment" in again
+    table = said("compare", "tiny")
+    assert table in again
+    assert "pair" in table
+    assert said("compare", "tiny", "--arms", "pair") == table
+    with pytest.raises(SystemExit) as end:
+        main(["compare", "tiny", "--arms", "nope", "--db", str(database)])
+    assert end.value.code == 2
+    assert "experiment 'tiny' has no arm 'nope'; its arms: pair" in capsys.readouterr().err
+    trial = said("query", "SELECT id FROM trials", "--format", "csv").splitlines()[1]
+    shown = said("show", trial[:6])
+    assert f"trial {trial} attempt 1: tiny / pair / archive-intake / repeat 1  [simulated]" in shown
+    assert "delegate -> to worker" in shown
+    assert "[exit 0, " in shown
+    assert "first_write" in shown
+    total = said("query", "SELECT sum(cost_usd) AS usd FROM calls", "--format", "json")
+    assert f"{Decimal(total.split(chr(34))[3]):.4f}" in table

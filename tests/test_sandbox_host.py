@@ -1,0 +1,167 @@
+"""Host mode, for real: on this machine's own root, so only where we are root and nothing of ours stands there."""
+
+# ruff: noqa: ASYNC220, ASYNC240 (a test's own loop may wait)
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from harbor_tasks.errors import SandboxMissing, TaskRefused
+from harbor_tasks.format import Task, bundled_tasks, load_task
+from harbor_tasks.sandbox import host_folders
+from harbor_tasks.sandbox.host import Host
+from tests.sandbox_tasks import processes_with, write_task
+
+FOLDERS = [Path(path) for path in ("/app", "/logs", "/tests", "/solution")]
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="host mode needs root"),
+    pytest.mark.skipif(
+        host_folders.foreign_folder(["app", "logs", "tests", "solution"]) is not None,
+        reason="/app, /logs, /tests or /solution exist here and are not ours",
+    ),
+    pytest.mark.xdist_group("host"),
+]
+
+
+@pytest.fixture
+def bundled() -> Task:
+    return load_task(bundled_tasks() / "checkout-incident")
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[Host]:
+    backend = Host()
+    await backend.probe()
+    yield backend
+    assert not any(os.path.lexists(folder) for folder in FOLDERS)
+    assert not host_folders.MARKER.exists()
+
+
+async def test_a_trial_runs_in_real_folders_that_are_gone_afterwards(host: Host, bundled: Task, tmp_path: Path) -> None:
+    async with host.start(bundled) as sandbox:
+        assert all(folder.is_dir() for folder in FOLDERS)
+        assert any(Path("/app").iterdir())
+        assert "no isolation: ran on the machine itself, with its network" in sandbox.notes
+        shell = await sandbox.shell()
+        await shell.run("cd /tmp; export A='b c'; echo x >~/mine; echo x >$TMPDIR/mine", timeout_s=20)
+        said = await shell.run("echo $A; pwd; cat ~/mine; python3 -c 'import numpy'; echo $HOME", timeout_s=20)
+        home = Path(said.text.splitlines()[-1])
+        assert said.text.startswith("b c\n/tmp\nx\n")
+        assert home.parent.name.startswith("fullchain-host-")
+        await sandbox.upload(bundled.tests, "/tests")
+        await sandbox.download("/tests", tmp_path / "tests")
+        assert sorted(os.listdir(tmp_path / "tests")) == sorted(os.listdir(bundled.tests))
+        await sandbox.exec("mkdir -p /app/x/y; chmod 000 /app/x", timeout_s=20)
+    assert not home.exists()
+
+
+async def test_no_process_of_the_shell_survives_its_close(host: Host, bundled: Task) -> None:
+    mark = f"hostleft{secrets.token_hex(6)}"
+    async with host.start(bundled) as sandbox:
+        shell = await sandbox.shell()
+        other = await sandbox.shell()
+        await other.run(f"bash -c 'echo >/app/other; sleep 60; true' other{mark} &", timeout_s=20)
+        await shell.run(f"bash -c 'echo >/app/one; sleep 60; true' {mark} &", timeout_s=20)
+        await shell.run(f"setsid -f env -i /bin/bash -c 'echo >/app/two; sleep 60; true' {mark}", timeout_s=20)
+        await shell.run(f"(trap '' TERM HUP; setsid bash -c 'echo >/app/three; sleep 60; true' {mark} &)", timeout_s=20)
+        await shell.run("until [ -e /app/one ] && [ -e /app/two ] && [ -e /app/three ]; do :; done", timeout_s=20)
+        await other.run("until [ -e /app/other ]; do :; done", timeout_s=20)
+        assert processes_with(f"\0{mark}")
+        await shell.close()
+        left = [pid for pid in processes_with(mark) if Path("/proc", str(pid), "environ").read_bytes()]
+        assert left == processes_with(f"other{mark}")
+        assert len(left) == 1
+    assert [pid for pid in processes_with(mark) if Path("/proc", str(pid), "environ").read_bytes()] == []
+    for pid in processes_with(mark):
+        # It cleared its environment and began a session of its own: only a namespace would have held it.
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_only_bundled_tasks_are_let_in(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(TaskRefused, match="task-under-test: host mode has no isolation and takes bundled tasks alone"):
+        async with host.start(write_task(tmp_path)):
+            pass
+
+
+async def test_a_folder_that_exists_is_left_alone(host: Host, bundled: Task) -> None:
+    Path("/solution").mkdir()
+    try:
+        (Path("/solution") / "precious").touch()
+        with pytest.raises(SandboxMissing, match="/solution, which exists here"):
+            await Host().probe()
+        with pytest.raises(SandboxMissing, match="/solution, which exists here"):
+            async with host.start(bundled):
+                pass
+        assert (Path("/solution") / "precious").exists()
+        assert not Path("/app").exists()
+    finally:
+        (Path("/solution") / "precious").unlink()
+        Path("/solution").rmdir()
+
+
+async def test_one_trial_at_a_time(host: Host, bundled: Task) -> None:
+    inside = 0
+
+    async def trial() -> None:
+        nonlocal inside
+        async with host.start(bundled) as sandbox:
+            inside += 1
+            assert inside == 1
+            await sandbox.exec("true", timeout_s=20)
+            inside -= 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(trial())
+
+
+async def test_what_a_killed_run_left_is_removed_by_the_next_start(host: Host, bundled: Task) -> None:
+    mark = f"hostkilled{secrets.token_hex(6)}"
+    program = textwrap.dedent(
+        f"""
+        import asyncio, os, pathlib
+        from harbor_tasks.format import load_task
+        from harbor_tasks.sandbox.host import Host
+
+        async def main():
+            async with Host().start(load_task(pathlib.Path({str(bundled.path)!r}))) as sandbox:
+                shell = await sandbox.shell()
+                mark = os.environ["MARK"]
+                await shell.run(f"bash -c 'echo >/app/up; sleep 60; true' {{mark}} &", timeout_s=20)
+                await shell.run("until [ -e /app/up ]; do :; done", timeout_s=20)
+                print("up", flush=True)
+                await shell.run("sleep 60", timeout_s=60)
+        asyncio.run(main())
+        """
+    )
+    environment = {**os.environ, "MARK": mark}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.kill()
+    assert Path("/app/up").exists()
+    await Host().probe()
+    async with host.start(bundled):
+        assert not Path("/app/up").exists()
+        assert processes_with(mark) == []
+
+
+async def test_a_marker_cannot_make_us_remove_what_we_did_not_make(host: Host, bundled: Task, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    marker = {"folders": [[str(precious), 1], [str(tmp_path), 0]], "private": str(precious), "mark": "none"}
+    host_folders.MARKER.write_text(json.dumps(marker))
+    async with host.start(bundled):
+        pass
+    assert (precious / "file").exists()

@@ -1,0 +1,102 @@
+"""A spec file's shape: each mistake is one line that names file, line, field and mend."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import SpecError
+from experiments.spec import DEFAULT_EPOCH, read_spec
+
+GOOD = """\
+name: tiny
+tasks: [bundled]
+arms:
+  - name: alone
+    topology: solo
+    roles: {solo: sim-claude-opus-5-5}
+  - name: pair
+    topology: planner_worker
+    roles:
+      planner: {model: sim-claude-opus-5-5, lifetime: 1h}
+      worker: sim-deepseek-v4-flash
+    parameters: {rounds: 2}
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    path = write(tmp_path, text)
+    with pytest.raises(SpecError) as caught:
+        read_spec(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+def test_a_good_spec_is_read_with_the_documented_defaults(tmp_path: Path) -> None:
+    spec = read_spec(write(tmp_path, GOOD)).spec
+    assert [arm.name for arm in spec.arms] == ["alone", "pair"]
+    assert spec.arms[0].roles["solo"].model == "sim-claude-opus-5-5"
+    assert spec.arms[1].roles["planner"].lifetime == "1h"
+    assert (spec.repeats, spec.seed, spec.pass_threshold) == (1, 0, Decimal(1))
+    assert spec.sandbox == "auto"
+    assert (spec.limits.max_turns, spec.limits.command_timeout_s) == (100, 60)
+    assert spec.virtual_epoch == DEFAULT_EPOCH
+    assert spec.prices_at is None
+
+
+def test_date_times_keep_their_zone(tmp_path: Path) -> None:
+    spec = read_spec(write(tmp_path, GOOD + "prices_at: 2026-11-24T14:00:00+02:00\n")).spec
+    assert spec.prices_at == datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GOOD + "  broken: [\n", ":13: malformed YAML:"),
+        (GOOD + "name: again\n", ":13: malformed YAML: the key 'name' stands twice; keep one of them"),
+        (GOOD + "repeets: 2\n", ":13: repeets: unknown field; did you mean 'repeats'?"),
+        (GOOD.replace("topology: so", "topologie: so"), ":5: arms[0].topologie: unknown field; did you mean"),
+        (GOOD.replace("lifetime", "lifetme"), ":10: arms[1].roles.planner.lifetme: unknown field; did you mean"),
+        (GOOD + "limits: {max_turn: 3}\n", ":13: limits.max_turn: unknown field; did you mean 'max_turns'?"),
+        (GOOD.replace("1h", "2h"), ":10: arms[1].roles.planner.lifetime: '2h' is not known; expected '5m' or '1h'"),
+        (GOOD.replace("name: pair", "name: alone"), ":7: arms[1].name: duplicate arm 'alone': arms[0] has this name"),
+        (GOOD.replace("name: tiny\n", ""), "name: missing; add it (name: my-experiment)"),
+        (GOOD.replace("name: tiny", "name: a/b"), ":1: name: 'a/b' is no name; expected letters"),
+        (GOOD.replace("tasks: [bundled]", "tasks: []"), ":2: tasks: is empty; name at least one"),
+        (GOOD + "repeats: 0\n", ":13: repeats: input should be greater than or equal to 1, found 0"),
+        (GOOD + "repeats: true\n", ":13: repeats: input should be a valid integer, found True"),
+        (GOOD + "seed: '7'\n", ":13: seed: input should be a valid integer, found '7'"),
+        (GOOD + "sandbox: docker\n", ":13: sandbox: 'docker' is not known; expected 'auto', 'bubblewrap' or 'host'"),
+        (GOOD + "prices_at: 2026-11-24T12:00:00\n", "has no time zone; expected a date-time like 2026-11-24T12:00:00Z"),
+        (GOOD + "prices_at: 2026-13-24T12:00:00Z\n", "a value cannot be read"),
+        ("", ": the file is empty; expected name, tasks and arms"),
+        ("- a\n- b\n", ": expected a mapping with name, tasks and arms at the top, found a list"),
+        ("name: !!python/object/apply:os.system [true]\n", ":1: malformed YAML: could not determine a constructor"),
+        ("a: &a [*a]\n", "a: unknown field"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_with_its_place_and_mend(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in refusal(tmp_path, text)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no such spec file"):
+        read_spec(tmp_path / "none.yaml")
+
+
+def test_a_directory_and_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_spec(tmp_path)
+    path = tmp_path / "latin.yaml"
+    path.write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(SpecError, match="not UTF-8"):
+        read_spec(path)
