@@ -1,0 +1,94 @@
+"""The one seam between a task and the machine: what every sandbox can do.
+
+A backend starts sandboxes; a sandbox has the paths /app (or the task's WORKDIR), /logs/{agent,verifier,artifacts},
+/tests, /solution, /root and /tmp, writable and private to the trial. `bubblewrap` needs no engine, `host` has no
+isolation and takes bundled tasks and the in-process simulator alone.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harbor_tasks.format import Task
+
+OUTPUT_LIMIT = 65_536
+"""Bytes of a command's output that are kept: the head. Hostile output cannot fill our memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command printed (stdout and stderr together, undecodable bytes replaced) and how it ended.
+
+    `exit_code` is 124 or 137 after a time-out, and `timed_out` is set. `size` is the full length in bytes, `text` holds
+    the first `OUTPUT_LIMIT` of them. `seconds` is wall time.
+    """
+
+    exit_code: int
+    text: str
+    size: int
+    timed_out: bool
+    seconds: float
+
+
+class Shell(Protocol):
+    """A session in which the working directory and exported variables last from command to command.
+
+    Each command is a fresh bash: functions and unexported variables are lost, `exit` and `set -e` end only the command.
+    """
+
+    async def run(self, command: str, *, timeout_s: float) -> Output:
+        """Runs one command to its end or time-out. Raises SandboxBroken when the session itself is gone."""
+
+    async def close(self) -> None:
+        """Ends the session and every process that it started, background jobs included."""
+
+
+class Sandbox(Protocol):
+    """One trial's machine."""
+
+    backend: str
+    workdir: str
+    notes: tuple[str, ...]
+    """What was asked for and could not be held, in words ("memory limit not enforced", ...); kept with results."""
+
+    async def exec(
+        self, command: str, *, timeout_s: float, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Output:
+        """Runs one command in a bash of its own, with its own process namespace."""
+
+    async def shell(self, env: Mapping[str, str] | None = None) -> Shell: ...
+
+    async def upload(self, source: Path, target: str) -> None:
+        """Puts a file at, or a directory's contents into, `target`. What stood there before is replaced."""
+
+    async def download(self, source: str, target: Path) -> None:
+        """Copies a file to, or a directory's contents into, `target` on the host.
+
+        What is inside is hostile: links, devices and names that leave `target` are left out, modes are tamed, size and
+        count are bounded. Raises FileNotFoundError when `source` is neither a regular file nor a directory.
+        """
+
+    async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes | None:
+        """The first `limit` bytes of a regular file; None when there is none. Never follows a link out."""
+
+
+class Backend(Protocol):
+    name: str
+    isolated: bool
+    """False: commands run on the machine itself. It takes bundled tasks and the in-process simulator alone."""
+    warning: str | None
+    """What the user must be told, loudly, before anything runs in it."""
+
+    async def probe(self) -> None:
+        """Proves that a sandbox can start on this machine. Raises SandboxMissing with the mend in one line."""
+
+    def start(self, task: Task, *, allow_host_network: bool = False) -> AbstractAsyncContextManager[Sandbox]:
+        """A fresh sandbox with the task's environment in it, gone with everything in it on exit.
+
+        Raises TaskRefused before anything runs when the task cannot be honoured, SandboxBroken when it fails.
+        """
+
+    async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of a task's `[metadata] requires` ("python>=3.9", "git", ...) that are not inside; cached."""

@@ -1,0 +1,85 @@
+# The driver of one shell session: reads commands from fd 0, answers on fd 1 (one socket), runs each in a fresh bash.
+#
+#   at start  "ready\n"
+#   request   "<token> <bytes> <seconds>\n" + the command's bytes
+#   reply     "<token> <exit code> <size> <length>\n" + the first <length> bytes of its output
+#
+# Arguments: a folder of its own for commands and state, with a folder out/ for outputs in it; the most bytes of output
+# to return; then options of `ulimit`, two words each. Its environment is that of the first command, FULLCHAIN_CWD its
+# working directory.
+#
+# Exported variables and the working directory pass from command to command through a state file that each command's
+# bash writes as it ends. The driver keeps a copy, so a deleted or torn file costs that command's changes alone.
+# Nothing of the session is open in a command: no descriptor of the driver, stdin from /dev/null, and an output file
+# per command, so that a background job cannot write into another command's output.
+
+exec 200<&0 201>&1 </dev/null >/dev/null 2>&1
+d=$1 limit=$2
+shift 2
+umask 022
+while [ $# -ge 2 ]; do ulimit "$1" "$2"; shift 2; done
+
+home=$FULLCHAIN_CWD
+unset FULLCHAIN_CWD OLDPWD PWD
+printf -v state 'cd %q 2>/dev/null\n' "$home"
+state+=$(export -p)$'\n''# whole'
+for name in $(compgen -e); do
+  # Stays in the environment of every process, so that a backend without process namespaces finds its own.
+  [ "$name" = FULLCHAIN_SESSION ] || export -n "$name"
+done
+# A task may put folders of its own on PATH: the driver takes its programs from the system alone.
+PATH=/usr/bin:/bin
+LC_ALL=C
+cd /
+
+# Runs inside the command's bash. A command may end by `exit` or set an EXIT trap of its own: the state is written both
+# after it and at exit. Tracing and stopping at errors are switched off first, or these lines would show or fail. All of
+# it is made one line, so that bash's messages count the lines of the command from 1.
+runner='
+__fullchain_save() {
+  [ -z "$__fullchain_saved" ] || return;
+  __fullchain_saved=1;
+  { builtin printf "cd %q 2>/dev/null\n" "$PWD"; builtin export -p; builtin printf "# whole"; } 2>/dev/null >"DIR/new";
+};
+builtin . "DIR/state" 2>/dev/null;
+[[ $PWD -ef . ]] || builtin cd .;
+IFS= builtin read -r -d "" __fullchain_command <"DIR/command";
+trap "{ __fullchain_code=\$?; set +xeuv; trap - DEBUG ERR; } 2>/dev/null; __fullchain_save; exit \$__fullchain_code" EXIT;
+eval "$__fullchain_command"; { __fullchain_code=$?; set +xeuv; } 2>/dev/null; __fullchain_save; exit $__fullchain_code'
+runner=${runner//DIR/$d}
+runner=${runner//$'\n'/ }
+
+n=0
+printf 'ready\n' >&201
+while IFS=' ' read -r -u 200 token bytes seconds; do
+  n=$((n + 1))
+  out=$d/out/$n
+  # A command may have taken away the folders' own permissions.
+  [ -w "$d" ] && [ -x "$d" ] && [ -w "$d/out" ] && [ -x "$d/out" ] || chmod 700 "$d" "$d/out" 200<&- 201>&-
+  if [ "$bytes" -gt 2048 ]; then
+    # bash reads a socket byte by byte.
+    head -c "$bytes" <&200 >|"$d/command" 200<&- 201>&- || exit 1
+  else
+    IFS= read -r -N "$bytes" -u 200 command
+    printf '%s' "$command" >|"$d/command" || exit 1
+  fi
+  # Half a command or half a state must not run: where there is no room for it, the session ends.
+  printf '%s\n' "$state" >|"$d/state" && : >|"$d/new" || exit 1
+  exec 202>|"$out" 203<"$out" || exit 1
+
+  timeout -k 2 "$seconds" bash --norc --noprofile -c "$runner" bash >&202 2>&1 200<&- 201>&- 202>&- 203<&-
+  code=$?
+
+  if [ -f "$d/new" ] && [ ! -L "$d/new" ]; then
+    IFS= read -r -d '' -n 2000000 new <"$d/new"
+    case $new in *$'\n# whole') state=$new ;; esac
+  fi
+  size=$(stat -L -c %s /dev/fd/203 200<&- 201>&-)
+  length=$size
+  [ "$length" -gt "$limit" ] && length=$limit
+  printf '%s %s %s %s\n' "$token" "$code" "$size" "$length" >&201
+  head -c "$length" <&203 >&201
+  exec 202>&- 203<&-
+  # Frees the space without another process; a background job goes on writing into its own file.
+  : >|"$out"
+done

@@ -1,0 +1,238 @@
+"""What every local sandbox does alike, over one question that each backend answers: how a process starts in it."""
+
+import asyncio
+import contextlib
+import socket
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from harbor_tasks.errors import SandboxBroken
+from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
+from harbor_tasks.sandbox.archive import SIZE_LIMIT, pack, unpack
+from harbor_tasks.sandbox.session import DRIVER, Launched, Session
+
+FILES_TIMEOUT_S = 300.0
+"""For one upload, download or read."""
+
+_ABSENT = 44
+_BASH = ("/bin/bash", "--norc", "--noprofile", "-c")
+# A folder in the way may have lost its permissions, and no capability overrides that inside.
+_INTO_DIRECTORY = """
+if [ -L "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then rm -rf -- "$1" || exit; fi
+mkdir -p -- "$1" || exit
+if [ "$2" = replace ]; then
+  find "$1" -mindepth 1 -delete 2>/dev/null || { chmod -R u+rwx -- "$1"; find "$1" -mindepth 1 -delete || exit; }
+fi
+exec tar -C "$1" --no-same-owner --keep-directory-symlink -xpf -
+"""
+_INTO_FILE = """
+rm -rf -- "$1/$2" 2>/dev/null || { chmod -R u+rwx -- "$1/$2"; rm -rf -- "$1/$2" || exit; }
+mkdir -p -- "$1" || exit
+exec tar -C "$1" --no-same-owner -xpf -
+"""
+_AT_OR_INTO = """
+if [ -d "$1" ]; then to=${1%/}/$2; else mkdir -p -- "$(dirname -- "$1")" || exit; to=$1; fi
+new=$(mktemp -d) && tar -C "$new" --no-same-owner -xpf - && mv -fT -- "$new/$2" "$to" && rm -rf -- "$new"
+"""
+_EXTRACT = 'mkdir -p -- "$1" && exec tar -C "$1" --no-same-owner -x${2}pf -'
+_COMPRESSED = {".gz": "z", ".tgz": "z", ".bz2": "j", ".tbz2": "j", ".xz": "J", ".txz": "J"}
+_OUT = f"""
+if [ -L "$1" ]; then exit {_ABSENT}; fi
+if [ -d "$1" ]; then exec tar -C "$1" --hard-dereference -cf - .; fi
+if [ -f "$1" ]; then exec tar -C "$(dirname -- "$1")" --hard-dereference -cf - -- "$(basename -- "$1")"; fi
+exit {_ABSENT}
+"""
+# tar takes uid 0 for almighty and would fail to fill a directory that even its owner may not write.
+_SAVE = """
+cd / && [ -z "$(find "$@" -type d ! -perm -700 -print -quit 2>&1)" ] && exec tar --format=pax -cf - -- "$@"
+"""
+_RESTORE = "exec tar -C / --no-same-owner -xpf -"
+_READ = f'[ -f "$1" ] && [ ! -L "$1" ] || exit {_ABSENT}; exec head -c "$2" -- "$1"'
+
+
+class Machine(ABC):
+    """A `Sandbox` on this host. `env` is what every command starts with; a Dockerfile's ENV adds to it."""
+
+    backend: str
+
+    def __init__(self, workdir: str, env: Mapping[str, str]) -> None:
+        self.workdir = workdir
+        self.env = dict(env)
+        self.notes: tuple[str, ...] = ()
+        self._sessions: set[Session] = set()
+
+    @abstractmethod
+    async def _spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: int | IO[bytes], stdout: int, scratch: Path | None
+    ) -> Launched:
+        """Starts a process in the sandbox, stderr piped; `scratch` is the folder of its driver's outputs."""
+
+    @abstractmethod
+    def _scratch(self) -> tuple[Path, str]:
+        """A fresh folder for a driver's outputs on the host, and the driver's own folder as seen inside."""
+
+    @abstractmethod
+    def _driver(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The words that run a driver's text, and its `ulimit` options."""
+
+    async def shell(self, env: Mapping[str, str] | None = None) -> Session:
+        return await self._open(self.workdir, env or {})
+
+    async def exec(
+        self, command: str, *, timeout_s: float, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Output:
+        session = await self._open(cwd or self.workdir, env or {})
+        try:
+            return await session.run(command, timeout_s=timeout_s)
+        finally:
+            await self._end(session)
+
+    async def upload(self, source: Path, target: str) -> None:
+        if await asyncio.to_thread(source.is_dir):
+            await self._bring([(source, ".")], _INTO_DIRECTORY, target, "replace")
+        else:
+            folder, _, name = target.rpartition("/")
+            await self._bring([(source, name)], _INTO_FILE, folder or "/", name)
+
+    async def add(self, entries: Sequence[tuple[Path, str]], target: str, *, mode: int | None = None) -> None:
+        """Puts files and directories, each under its name, into the directory `target`, over what stands there."""
+        await self._bring(entries, _INTO_DIRECTORY, target, "add", mode=mode)
+
+    async def put(self, source: Path, target: str, *, mode: int | None = None) -> None:
+        """Puts one file at `target`, or into it when a directory stands there."""
+        await self._bring([(source, source.name)], _AT_OR_INTO, target, source.name, mode=mode)
+
+    async def extract(self, archive: Path, target: str) -> None:
+        """Unpacks a tar, compressed or not, into the directory `target`."""
+        with archive.open("rb") as stream:
+            await self._files(_EXTRACT, target, _COMPRESSED.get(archive.suffix, ""), stdin=stream)
+
+    async def save(self, folders: Sequence[str], stream: IO[bytes]) -> None:
+        """Packs the folders at the root, whole, into `stream`. Raises SandboxBroken when that cannot be done."""
+        code, said = await self._tool(_SAVE, *folders, output=stream, limit=SIZE_LIMIT)
+        if code != 0:
+            raise SandboxBroken(f"the folders cannot be packed: {said}")
+
+    async def restore(self, stream: IO[bytes]) -> None:
+        """Unpacks what `save` packed. The stream can be restored any number of times, also at once."""
+        # Another opening has a position of its own.
+        with open(f"/proc/self/fd/{stream.fileno()}", "rb") as own:  # noqa: ASYNC230
+            await self._files(_RESTORE, "/", stdin=own)
+
+    async def download(self, source: str, target: Path) -> None:
+        with tempfile.TemporaryFile() as stream:
+            code, said = await self._tool(_OUT, source, output=stream, limit=SIZE_LIMIT)
+            if code == _ABSENT or not await asyncio.to_thread(unpack, stream, target):
+                raise FileNotFoundError(f"{source}: neither a regular file nor a directory in the sandbox {said}")
+
+    async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes | None:
+        with tempfile.TemporaryFile() as stream:
+            code, said = await self._tool(_READ, path, str(limit), output=stream, limit=limit)
+            if code == _ABSENT:
+                return None
+            if code != 0:
+                raise SandboxBroken(f"{path} cannot be read: {said}")
+            return stream.read(limit)
+
+    async def close(self) -> None:
+        """Ends every session. Each backend then removes what the sandbox wrote."""
+        for session in list(self._sessions):
+            await self._end(session)
+
+    async def _end(self, session: Session) -> None:
+        self._sessions.discard(session)
+        closing = asyncio.ensure_future(session.close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            # Whoever cancels us goes on to remove the folders: no process may be left in them then.
+            await closing
+            raise
+
+    async def _open(self, cwd: str, env: Mapping[str, str]) -> Session:
+        scratch, inside = self._scratch()
+        words, limits = self._driver()
+        argv = [*words, DRIVER, "driver", inside, str(OUTPUT_LIMIT), *limits]
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                launched = await self._spawn(
+                    argv,
+                    env={**self.env, **env, "FULLCHAIN_CWD": cwd},
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    scratch=scratch,
+                )
+            reader, writer = await asyncio.open_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
+        session = Session(launched, reader, writer)
+        self._sessions.add(session)
+        try:
+            await session.begin()
+        except BaseException:
+            await self._end(session)
+            raise
+        return session
+
+    async def _bring(
+        self, entries: Sequence[tuple[Path, str]], script: str, *arguments: str, mode: int | None = None
+    ) -> None:
+        with await asyncio.to_thread(pack, entries, mode) as stream:
+            await self._files(script, *arguments, stdin=stream)
+
+    async def _files(self, script: str, *arguments: str, stdin: IO[bytes]) -> None:
+        with tempfile.TemporaryFile() as output:
+            code, said = await self._tool(script, *arguments, stdin=stdin, output=output, limit=OUTPUT_LIMIT)
+        if code != 0:
+            raise SandboxBroken(f"files cannot be put at {arguments[0]}: {said or f'exit code {code}'}")
+
+    async def _tool(
+        self, script: str, *arguments: str, stdin: IO[bytes] | None = None, output: IO[bytes], limit: int
+    ) -> tuple[int, str]:
+        """Runs a script of ours inside, its output into `output`, rewound. Returns the exit code and its last words.
+
+        Raises SandboxBroken when it prints more than `limit` bytes or does not end.
+        """
+        launched = await self._spawn(
+            [*_BASH, script, "files", *arguments],
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
+            stdin=stdin if stdin is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            scratch=None,
+        )
+        process = launched.process
+        assert process.stdout is not None  # noqa: S101 (piped above)
+        assert process.stderr is not None  # noqa: S101
+        errors = asyncio.ensure_future(process.stderr.read(4096))
+        try:
+            async with asyncio.timeout(FILES_TIMEOUT_S):
+                total = 0
+                while data := await process.stdout.read(1 << 18):
+                    total += len(data)
+                    if total > limit + 1024:
+                        raise SandboxBroken(f"{arguments[0]}: more than {limit} bytes to bring out")
+                    output.write(data)
+                said = (await errors).decode("utf-8", errors="replace").strip().splitlines()
+                code = await process.wait()
+        except TimeoutError:
+            raise SandboxBroken(f"{arguments[0]}: files took longer than {FILES_TIMEOUT_S:.0f} s") from None
+        finally:
+            errors.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await errors
+            await launched.kill()
+        output.seek(0)
+        return code, said[-1] if said else ""
+
+
+async def wait(process: asyncio.subprocess.Process) -> None:
+    """Waits for a process that was killed. asyncio waits for the end of its pipes too, which nobody may have read."""
+    for stream in (process.stdout, process.stderr):
+        while stream is not None and await stream.read(1 << 16):
+            pass
+    await process.wait()

@@ -1,0 +1,122 @@
+"""The host's end of a shell session: speaks with driver.sh over one socket."""
+
+import asyncio
+import contextlib
+import re
+import secrets
+import time
+from importlib import resources
+from typing import Protocol
+
+from harbor_tasks.errors import SandboxBroken
+from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
+
+DRIVER = resources.files("harbor_tasks.sandbox").joinpath("driver.sh").read_text(encoding="utf-8")
+
+START_TIMEOUT_S = 30.0
+_KILL_AFTER_S = 2.0
+"""The driver's `timeout -k`: from the first signal to the one that cannot be caught."""
+_MARGIN_S = 10.0
+"""Beyond that the driver itself no longer answers."""
+_HEADER = re.compile(rb"([0-9a-f]+) ([0-9]+) ([0-9]+) ([0-9]+)\n")
+
+
+class Launched(Protocol):
+    """A process that was started in a sandbox, with everything that it started itself."""
+
+    process: asyncio.subprocess.Process
+
+    async def started(self) -> None:
+        """Called once, when the process has shown that it runs."""
+
+    async def kill(self) -> None:
+        """Returns when none of them is left."""
+
+
+class Session:
+    """A `Shell`. One command at a time; a second waits for the first.
+
+    A command that is cancelled or outlives its time-out by far leaves the session unusable: every later `run` raises
+    SandboxBroken, and `close` ends what still runs.
+    """
+
+    def __init__(self, launched: Launched, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._launched = launched
+        self._reader = reader
+        self._writer = writer
+        self._turn = asyncio.Lock()
+        self._gone: str | None = None
+
+    async def begin(self) -> None:
+        """Waits until the driver runs. Raises SandboxBroken with what the machine said."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                line = await self._reader.readline()
+        except (TimeoutError, ValueError, OSError) as error:
+            line, reason = b"", f"no start within {START_TIMEOUT_S:.0f} s ({type(error).__name__})"
+        else:
+            reason = "it ended at once"
+        if line != b"ready\n":
+            said = await self._stderr()
+            await self.close()
+            raise SandboxBroken(f"the shell did not start: {said or reason}")
+        await self._launched.started()
+
+    async def run(self, command: str, *, timeout_s: float) -> Output:
+        if "\0" in command:
+            return Output(2, "the command holds a NUL byte, which bash cannot take", 48, False, 0.0)
+        data = command.encode("utf-8", errors="replace")
+        timeout_s = max(timeout_s, 0.01)
+        token = secrets.token_hex(8)
+        async with self._turn:
+            if self._gone:
+                raise SandboxBroken(f"the shell is gone: {self._gone}")
+            self._gone = "its last command was cancelled"
+            started = time.monotonic()
+            try:
+                async with asyncio.timeout(timeout_s + _KILL_AFTER_S + _MARGIN_S):
+                    self._writer.write(b"%s %d %.3f\n" % (token.encode(), len(data), timeout_s) + data)
+                    await self._writer.drain()
+                    code, size, output = await self._reply(token)
+            except TimeoutError:
+                self._gone = f"no answer {_KILL_AFTER_S + _MARGIN_S:.0f} s after the command's time-out"
+                raise SandboxBroken(f"the shell is gone: {self._gone}") from None
+            except (asyncio.IncompleteReadError, ConnectionError) as error:
+                self._gone = "the command ended its driver or the sandbox"
+                raise SandboxBroken(f"the shell is gone: {self._gone}") from error
+            except ValueError as error:
+                self._gone = "its answer cannot be read"
+                raise SandboxBroken(f"the shell is gone: {self._gone}") from error
+            self._gone = None
+            seconds = time.monotonic() - started
+        # `timeout` gives both codes, and so may the command itself: only the clock tells.
+        timed_out = code in (124, 137) and seconds >= timeout_s
+        return Output(code, output.decode("utf-8", errors="replace"), size, timed_out, seconds)
+
+    async def _reply(self, token: str) -> tuple[int, int, bytes]:
+        line = await self._reader.readline()
+        if not line:
+            raise asyncio.IncompleteReadError(line, None)
+        match = _HEADER.fullmatch(line)
+        if match is None or match[1] != token.encode() or int(match[4]) > OUTPUT_LIMIT:
+            raise ValueError(line[:80])
+        return int(match[2]), int(match[3]), await self._reader.readexactly(int(match[4]))
+
+    async def close(self) -> None:
+        self._gone = "it was closed"
+        self._writer.close()
+        await self._launched.kill()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _stderr(self) -> str:
+        stream = self._launched.process.stderr
+        if stream is None:
+            return ""
+        try:
+            async with asyncio.timeout(1):
+                said = await stream.read(4096)
+        except TimeoutError:
+            return ""
+        lines = said.decode("utf-8", errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
