@@ -77,10 +77,14 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
 
 
 def _prepare(workdir: str) -> str:
-    """The agent may have put a link or a directory where the verifier writes, or have removed its own workdir."""
+    """The agent may have put a link or a directory where the verifier writes, have removed its own workdir, or have
+    taken away permissions, which root in a sandbox cannot override: none of it may keep the work from being scored."""
+    workdir = shlex.quote(workdir)
     return (
-        f"for path in /logs {LOGS}; do if [ -L $path ] || [ ! -d $path ]; then rm -rf $path; fi; done; "
-        f"mkdir -p {LOGS} {shlex.quote(workdir)} && rm -rf {LOGS}/reward.txt {LOGS}/reward.json {STDOUT}"
+        f"for path in /logs {LOGS}; do "
+        "if [ -L $path ] || [ ! -d $path ]; then rm -rf $path; else chmod u+rwx $path; fi; done; "
+        f"mkdir -p {LOGS} {workdir} && chmod u+rwx {workdir} && "
+        f"rm -rf {LOGS}/reward.txt {LOGS}/reward.json {STDOUT}"
     )
 
 

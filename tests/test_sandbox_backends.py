@@ -27,7 +27,7 @@ async def test_a_bwrap_that_cannot_start_gives_its_reason_and_the_mend(tmp_path:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *(p for p in tmp_path.parents if p.name.startswith(("pytest-", "popen-")))):
         folder.chmod(0o755)
     with pytest.raises(SandboxMissing, match=r"setting up uid map: Permission denied\): .*user namespaces"):
         await Bubblewrap(binary=broken).probe()

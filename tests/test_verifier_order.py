@@ -47,6 +47,11 @@ async def test_links_and_directories_in_the_verifiers_way_are_removed(tmp_path: 
     assert (await verdict(tmp_path, before=before)).reward == 1.0
 
 
+@pytest.mark.parametrize("path", ["/logs", "/logs/verifier", "/app", "/tests"])
+async def test_permissions_that_the_agent_took_away_do_not_keep_it_from_being_scored(tmp_path: Path, path: str) -> None:
+    assert (await verdict(tmp_path, before=f"chmod 000 {path}")).reward == 0.0
+
+
 async def test_a_process_that_the_agent_left_running_cannot_write_the_reward(tmp_path: Path) -> None:
     before = "(while true; do echo 1 >/logs/verifier/reward.txt; sleep 0.01; done) >/dev/null 2>&1 & disown"
     assert (await verdict(tmp_path, "#!/bin/bash\nsleep 0.2\n", before=before)).reward is None

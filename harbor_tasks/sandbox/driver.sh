@@ -74,11 +74,12 @@ while IFS=' ' read -r -u 200 token bytes seconds; do
     IFS= read -r -d '' -n 2000000 new <"$d/new"
     case $new in *$'\n# whole') state=$new ;; esac
   fi
-  size=$(stat -L -c %s /dev/fd/203 200<&- 201>&-)
+  size=0
+  [ -s /dev/fd/203 ] && size=$(stat -L -c %s /dev/fd/203 200<&- 201>&-)
   length=$size
   [ "$length" -gt "$limit" ] && length=$limit
   printf '%s %s %s %s\n' "$token" "$code" "$size" "$length" >&201
-  head -c "$length" <&203 >&201
+  [ "$length" -eq 0 ] || head -c "$length" <&203 >&201
   exec 202>&- 203<&-
   # Frees the space without another process; a background job goes on writing into its own file.
   : >|"$out"
