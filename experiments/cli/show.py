@@ -22,7 +22,9 @@ CLASSES = {
     "output_tokens": "out",
 }
 
-COMMAND_WIDTH = 100
+COMMAND_WIDTH = 72
+
+REBUILDS = ("expiry_rebuild", "change_rebuild", "eviction", "race")
 
 
 def show(
@@ -121,16 +123,17 @@ def _timeline(events: list[Line], output: bool) -> "object":
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("at", justify="right", no_wrap=True)
     made.add_column("role", no_wrap=True)
-    made.add_column("what", overflow="fold", ratio=1)
     made.add_column("$", justify="right", no_wrap=True)
-    made.add_column("causes of the prompt's tokens", overflow="fold")
     made.add_column("idle", justify="right", no_wrap=True)
+    made.add_column("what", overflow="fold", ratio=1)
+    made.add_column("causes of the prompt's tokens", overflow="fold")
     for event in events:
-        made.add_row(*_row(event))
+        rebuilt = any(cause in (event.get("causes") or "") for cause in REBUILDS)
+        made.add_row(*_row(event), style="yellow" if rebuilt else None)
         if output and event["event"] == "command" and event["output"]:
             from experiments.cli.terminal import plain
 
-            made.add_row("", "", plain(event["output"].rstrip()), "", "", "")
+            made.add_row("", "", "", "", plain(event["output"].rstrip()), "")
     return made
 
 
@@ -140,17 +143,12 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
     at, role = _clock(event["at_s"]), one_line(event["role"] or "")
     if event["event"] == "handover":
         to = f"to {one_line(event['to_role'])}" if event["to_role"] else "end"
-        return at, role, f"  {one_line(event['kind'])} -> {to}: {one_line(event['payload'], COMMAND_WIDTH)}", "", "", ""
+        told = one_line(event["payload"], COMMAND_WIDTH)
+        return at, role, "", "", f"  {one_line(event['kind'])} -> {to}: {told}", ""
     if event["event"] == "command":
         code = "timed out" if event["timed_out"] else f"exit {event['exit_code']}"
-        return (
-            at,
-            role,
-            f"  $ {one_line(event['command'], COMMAND_WIDTH)}   [{code}, {event['seconds']:.1f} s]",
-            "",
-            "",
-            "",
-        )
+        command = one_line(event["command"], COMMAND_WIDTH)
+        return at, role, "", "", f"  $ {command}   [{code}, {event['seconds']:.1f} s]", ""
     tokens = ", ".join(f"{name} {event[column]:,}" for column, name in CLASSES.items() if event[column])
     how = "" if event["outcome"] == "complete" else f"  {event['outcome'] or 'in flight'}"
     again = "" if event["try"] == 1 else f" try {event['try']}"
@@ -158,10 +156,10 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
     return (
         at,
         role,
-        f"{one_line(event['model'])} turn {event['turn']}{again}: {tokens or 'no usage'}{how}{error}",
         _cost(event),
+        _clock(event["idle_s"]),
+        f"{one_line(event['model'])} turn {event['turn']}{again}: {tokens or 'no usage'}{how}{error}",
         event["causes"] or "",
-        "" if event["idle_s"] is None else _clock(event["idle_s"]),
     )
 
 
@@ -176,8 +174,8 @@ def _cost(call: Line) -> str:
 def _clock(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes:.0f}:{rest:04.1f}"
+    minutes, tenths = divmod(round(seconds * 10), 600)
+    return f"{minutes}:{tenths / 10:04.1f}"
 
 
 def _lines(reader: "Reader", sql: str, values: "list[Any] | dict[str, Any]") -> list[Line]:
