@@ -24,6 +24,7 @@ from experiments.store.trial import TrialJournal
 from harbor_tasks.errors import SandboxBroken, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.sandbox import Backend, Sandbox
+from harbor_tasks.sandbox.lasting import LastingShell
 from harbor_tasks.verifier import Verdict, verify
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class _Attempt:
         import topologies
 
         before = await _state(sandbox)
-        shell = await sandbox.shell()
+        shell = LastingShell(sandbox)
         try:
             seat = Seat(
                 trial_id=self.trial.id,

@@ -153,7 +153,10 @@ class Machine(ABC):
             raise
 
     async def _open(self, cwd: str, env: Mapping[str, str]) -> Session:
-        scratch, inside = self._scratch()
+        try:
+            scratch, inside = self._scratch()
+        except OSError as error:
+            raise SandboxBroken(f"no folder for a shell: {error}") from error
         words, limits = self._driver()
         argv = [*words, DRIVER, "driver", inside, str(OUTPUT_LIMIT), *limits]
         ours, theirs = socket.socketpair()
