@@ -1,6 +1,10 @@
-"""The simulated provider keeps a bill of its own, from its own cache and code; the ledger must come to the same."""
+"""The simulated provider keeps a bill of its own, from its own cache and code; the ledger must come to the same.
 
-from collections.abc import Iterable, Mapping
+The simulator bills at its own fixed prices. Where a spec sets others (a price file, another date or hour) dollars
+cannot agree, and the tokens of each class must.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -9,21 +13,37 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
-    """What the ledger says of one call; `usd` None when only a range is known (a cut or cancelled call)."""
+class Billed:
+    """One line of the bill. `tokens` by class, without those that are 0."""
 
-    usd: Decimal | None
+    usd: Decimal
+    tokens: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What the ledger says of one call; `tokens` None when the usage never came: then only a range of dollars is known.
+
+    `priced_alike`: at the prices that the simulator bills at.
+    """
+
     low: Decimal
     high: Decimal
+    tokens: Mapping[str, int] | None
+    priced_alike: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """`calls` on the bill, `billed` and `booked` dollars over them, `findings` a line each difference."""
+    """`calls` on the bill and its dollars; the ledger's dollars over its own calls, which are `low` to `high` where
+    `ranges` calls are known as a range; `findings` a line each difference."""
 
     calls: int
     billed: Decimal
-    booked: Decimal
+    low: Decimal
+    high: Decimal
+    ranges: int
+    priced_alike: bool
     findings: tuple[str, ...]
 
     @property
@@ -32,39 +52,62 @@ class Reconciliation:
 
     @property
     def sentence(self) -> str:
-        if self.equal:
-            return f"bill: ${self.billed} from the simulator = ${self.booked} in the ledger ({self.calls} calls)"
-        more = f" (and {len(self.findings) - 3} more)" if len(self.findings) > 3 else ""
-        return (
-            f"BILL MISMATCH: ${self.billed} from the simulator, ${self.booked} in the ledger ({self.calls} calls): "
-            f"{'; '.join(self.findings[:3])}{more}"
-        )
+        ledger = f"${self.low:f}" if self.low == self.high else f"${self.low:f} to ${self.high:f}"
+        if self.findings:
+            more = f" (and {len(self.findings) - 3} more)" if len(self.findings) > 3 else ""
+            return (
+                f"BILL MISMATCH: ${self.billed:f} from the simulator, {ledger} in the ledger ({self.calls} calls): "
+                f"{'; '.join(self.findings[:3])}{more}"
+            )
+        known = f"{self.calls} calls" + (f", {self.ranges} of them known as a range" if self.ranges else "")
+        if not self.priced_alike:
+            return (
+                f"bill: the simulator and the ledger count the same tokens of each class ({known}); "
+                f"the spec's prices are not the simulator's: ${self.billed:f} there, {ledger} in the ledger"
+            )
+        relation = "=" if self.low == self.high else "lies within"
+        return f"bill: ${self.billed:f} from the simulator {relation} {ledger} in the ledger ({known})"
 
 
-def reconcile(bill: Mapping[str, Decimal], ledger: Mapping[str, Booked]) -> Reconciliation:
+def reconcile(bill: Mapping[str, Billed], ledger: Mapping[str, Booked]) -> Reconciliation:
     """Call by call, by key. Where the ledger has a range, the bill must lie in it."""
-    findings = []
-    for key, usd in bill.items():
-        booked = ledger.get(key)
-        if booked is None:
-            findings.append(f"call {key} is billed (${usd}) and not in the ledger")
-        elif not booked.low <= usd <= booked.high:
-            said = f"${booked.low}" if booked.low == booked.high else f"between ${booked.low} and ${booked.high}"
-            findings.append(f"call {key}: billed ${usd}, booked {said}")
+    findings = [finding for key, billed in bill.items() if (finding := _difference(key, billed, ledger.get(key)))]
     findings += [
-        f"call {key} is booked (${booked.usd}) and not on the bill"
+        f"call {key} is booked ({_usd(booked)}) and not on the bill"
         for key, booked in ledger.items()
         if key not in bill and booked.low > 0
     ]
-    billed = sum(bill.values(), Decimal(0))
-    total = sum(
-        (
-            bill[key] if booked.usd is None and key in bill else booked.usd or Decimal(0)
-            for key, booked in ledger.items()
-        ),
-        Decimal(0),
+    return Reconciliation(
+        calls=len(bill),
+        billed=_total(billed.usd for billed in bill.values()),
+        low=_total(booked.low for booked in ledger.values()),
+        high=_total(booked.high for booked in ledger.values()),
+        ranges=sum(booked.low != booked.high for booked in ledger.values()),
+        priced_alike=all(booked.priced_alike for booked in ledger.values()),
+        findings=tuple(findings),
     )
-    return Reconciliation(len(bill), billed.normalize(), total.normalize(), tuple(findings))
+
+
+def _difference(key: str, billed: Billed, booked: Booked | None) -> str | None:
+    if booked is None:
+        return f"call {key} is billed (${billed.usd}) and not in the ledger"
+    if booked.tokens is not None and booked.tokens != billed.tokens:
+        return f"call {key}: billed {_told(billed.tokens)}, booked {_told(booked.tokens)}"
+    if booked.priced_alike and not booked.low <= billed.usd <= booked.high:
+        return f"call {key}: billed ${billed.usd}, booked {_usd(booked)}"
+    return None
+
+
+def _usd(booked: Booked) -> str:
+    return f"${booked.low}" if booked.low == booked.high else f"between ${booked.low} and ${booked.high}"
+
+
+def _told(tokens: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(tokens.items())) or "no tokens"
+
+
+def _total(amounts: Iterator[Decimal]) -> Decimal:
+    return sum(amounts, Decimal(0)).normalize()
 
 
 def bill_folder(database: Path) -> Path:
@@ -72,12 +115,12 @@ def bill_folder(database: Path) -> Path:
     return database.with_name(database.name + ".bill")
 
 
-def read_bill(path: Path) -> dict[str, Decimal]:
-    """Dollars by call key."""
-    return dict(_lines(path.read_bytes().splitlines()))
-
-
-def _lines(lines: Iterable[bytes]) -> Iterable[tuple[str, Decimal]]:
-    for line in lines:
-        entry = orjson.loads(line)
-        yield str(entry["call"]), Decimal(entry["usd"])
+def read_bill(path: Path) -> dict[str, Billed]:
+    """The lines of a bill by call key."""
+    entries = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    return {
+        str(entry["call"]): Billed(
+            Decimal(entry["usd"]), {name: count for name, count in entry["tokens"].items() if count}
+        )
+        for entry in entries
+    }

@@ -129,7 +129,7 @@ class _Attempt:
                 http=self.bench.http,
             )
             roles = hire(self.arm.topology.roles, self.arm.roles, seat)
-            stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction)
+            stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction, self.clock.expect)
             try:
                 await topologies.play(self.arm.topology, stage)
                 ended_by = "submitted"

@@ -38,9 +38,10 @@ class Verdict:
 async def verify(task: Task, sandbox: Sandbox) -> Verdict:
     """Runs the task's tests on the sandbox as it stands. The agent's shell must be closed before.
 
-    tests/test.sh's exit code is ignored: its reward file alone decides. A missing or wrong reward, a time-out and a
-    sandbox that breaks give an unscored verdict with the reason, never a score. Raises TaskRefused when `[verifier]
-    env` asks for the host's variables.
+    tests/test.sh's exit code is ignored: its reward file alone decides, unless a signal ended it, since work under test
+    that kills its tests may have forged the reward. That, a missing or wrong reward, a time-out and a sandbox that
+    breaks give an unscored verdict with the reason, never a score. Raises TaskRefused when `[verifier] env` asks for
+    the host's variables.
     """
     env = expand(task.config.verifier.env, table="verifier")
     timeout_s = task.config.verifier.timeout_sec
@@ -59,6 +60,11 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
         output = printed.decode("utf-8", errors="replace") + run.text
         if run.timed_out:
             return _unscored(f"verifier timed out after {timeout_s:g} s", output, run.seconds)
+        if run.exit_code > 128 and run.text.strip():
+            # bash names the signal that ended its child. Whoever killed the tests may have written the reward.
+            return _unscored(
+                f"verifier error: tests/test.sh was killed ({run.text.strip()[-80:]})", output, run.seconds
+            )
         as_json = await sandbox.read(f"{LOGS}/reward.json", limit=LIMIT + 1)
         as_text = await sandbox.read(f"{LOGS}/reward.txt", limit=LIMIT + 1) if as_json is None else None
     except SandboxError as error:
@@ -83,8 +89,9 @@ def _prepare(workdir: str) -> str:
     return (
         f"for path in /logs {LOGS}; do "
         "if [ -L $path ] || [ ! -d $path ]; then rm -rf $path; else chmod u+rwx $path; fi; done; "
-        f"mkdir -p {LOGS} {workdir} && chmod u+rwx {workdir} && "
-        f"rm -rf {LOGS}/reward.txt {LOGS}/reward.json {STDOUT}"
+        f"mkdir -p {LOGS} {workdir} && chmod u+rwx {workdir} && cd {LOGS} && "
+        "for path in reward.txt reward.json test-stdout.txt; do "
+        "rm -rf $path 2>/dev/null || { chmod -R u+rwx $path; rm -rf $path || exit; }; done"
     )
 
 

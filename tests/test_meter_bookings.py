@@ -13,6 +13,7 @@ from agents.lane import Lane
 from agents.registry import ModelEntry
 from agents.tools.bash import BASH
 from agents.transport import open_http
+from agents.transport.answer_reader import LINE_LIMIT
 from agents.transport.call import CALL
 from tests.wire_provider import (
     ANTHROPIC_USAGE,
@@ -58,6 +59,31 @@ async def test_a_call_is_booked_before_it_leaves_and_once_after_it_ended(model: 
     assert ended.usage == expected
     assert (ended.status, ended.error, ended.response_model) == (200, None, "wire-model")
     assert ended.request_id == "req_7"
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["Text/Event-Stream; charset=utf-8", "application/x-ndjson", "text/plain"])
+async def test_a_stream_is_booked_whole_whatever_its_type_is_called(model: ModelEntry, kind: str) -> None:
+    notes, provider = Notes(), Provider(Script(body=b"".join(pieces(model)), headers={"content-type": kind}))
+    async with open_http(simulator=provider.app) as http:
+        client, lane = talk(model, http)
+        reply = await client.ask(lane, current_call(model, notes))
+    assert reply.text == "hello"
+    [ended] = notes.ends
+    assert ended.outcome == "complete"
+    assert ended.usage is not None
+
+
+@BOTH
+async def test_a_line_without_an_end_is_cut(model: ModelEntry) -> None:
+    endless = [b"data: ", *[b"x" * (1 << 20)] * (2 + (LINE_LIMIT >> 20)), b"\n\n"]
+    notes, provider = Notes(), Provider(Script(endless))
+    async with open_http(simulator=provider.app) as http:
+        client, lane = talk(model, http)
+        with pytest.raises(TryFailed):
+            await client.ask(lane, current_call(model, notes))
+    [ended] = notes.ends
+    assert (ended.outcome, ended.error) == ("cut", "a line of the answer is longer than 4 MiB")
 
 
 @BOTH

@@ -14,7 +14,7 @@ import pytest
 
 from agents.simulated.app import simulated_provider
 from agents.simulated.serve import serve
-from experiments.bill import bill_folder, read_bill
+from experiments.bill import Billed, bill_folder, read_bill
 from experiments.experiment import Experiment, find_spec, load
 from experiments.runner import run_experiment
 from experiments.store.reader import Reader
@@ -48,7 +48,7 @@ async def test_the_quickstart_gives_the_same_rows_at_any_concurrency_and_over_lo
     same(found["alone"], found["together"])
     same(found["alone"], found["served"])
     dollars = sum((call["cost_usd"] for call in found["served"]["calls"]), Decimal(0))
-    assert sum(read_bill(bill).values()) == dollars
+    assert sum(line.usd for line in read_bill(bill).values()) == dollars
     print(f"\n{len(found['alone']['calls'])} calls, {len(found['alone']['charges'])} charges, ${dollars}: same rows 3x")
 
 
@@ -69,7 +69,7 @@ async def test_a_run_that_is_killed_again_and_again_loses_no_call_and_doubles_no
             assert finished[-1] >= finished[-2], "a finished trial was lost"
     report = await run_experiment(small(tmp_path, PAIR, repeats=2), database)
     assert report.left == 0
-    billed: dict[str, Decimal] = {}
+    billed: dict[str, Billed] = {}
     for path in bill_folder(database).glob("*.jsonl"):
         whole = path.with_suffix(".whole")
         # The kill may have torn the bill's last line.
@@ -79,7 +79,7 @@ async def test_a_run_that_is_killed_again_and_again_loses_no_call_and_doubles_no
         stored = {key: row for key, *row in reader.query("SELECT key, cost_low_usd, cost_high_usd FROM calls").rows}
         lost = reader.query("SELECT count(*) FROM calls WHERE outcome = 'lost'").rows[0][0]
     assert billed.keys() <= stored.keys()
-    assert all(low <= billed[key] <= high for key, (low, high) in stored.items() if key in billed)
+    assert all(low <= billed[key].usd <= high for key, (low, high) in stored.items() if key in billed)
     assert scalar(database, "SELECT max(n) FROM (SELECT count(*) AS n FROM calls GROUP BY key)") == 1
     assert scalar(database, "SELECT count(*) FROM attempts WHERE outcome <> 'unscored'") == 2
     print(f"\n{len(finished) - 1} kills, {len(stored)} calls stored, {lost} of them lost, {len(billed)} on the bill")

@@ -172,6 +172,21 @@ def test_merges_give_the_same_rows_in_any_order_and_repetition(
     assert everything(store) == merged_at_once
 
 
+@pytest.mark.parametrize("number", [10**10, 10**20])
+async def test_one_attempt_with_a_number_that_no_column_holds_keeps_no_other_out(
+    store: Store, tmp_path: Path, number: int
+) -> None:
+    events = await written(
+        tmp_path / "run.jsonl", [(TRIALS[0], 1, "submitted"), (TRIALS[1], 1, "submitted"), (TRIALS[2], 1, "submitted")]
+    )
+    forged = next(event for event in events[1] if event["kind"] == "command")
+    forged["exit_code"] = number
+    (problem,) = store.merge(events)
+    assert problem.startswith(f"a finished attempt: attempt 1 of trial {TRIALS[1]} does not fit its columns: ")
+    known = store.known_trials("demo")
+    assert [known[trial].finished for trial in TRIALS[:3]] == [True, False, True]
+
+
 def test_the_first_finished_attempt_is_final_and_broken_ones_keep_their_money(store: Store, many: Attempts) -> None:
     store.merge(many.events)
     known = store.known_trials("demo")

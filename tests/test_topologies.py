@@ -1,15 +1,23 @@
 """Graphs route hand-overs, draw completely, and tell nobody about the run."""
 
 import http.server
+import operator
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal, TypedDict
 
 import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Command
 
 import topologies
+from agents.clock import VirtualClock
 from agents.handover import Handover
 
 
@@ -82,6 +90,54 @@ def test_every_role_and_every_edge_is_in_the_drawing(name: str) -> None:
         assert f"\t{node}({node})" in drawing
         assert f"--> {node};" in drawing or f"-.-> {node};" in drawing
         assert f"\t{node} -" in drawing
+
+
+class SlowRole:
+    """A role whose visit takes 200 s of the trial's time."""
+
+    def __init__(self, name: str, clock: VirtualClock) -> None:
+        self.name, self.clock = name, clock
+
+    async def visit(self, message: str) -> Handover:
+        async with self.clock.lane(f"{self.name}-0"):
+            await self.clock.sleep(200)
+        return submit(message)
+
+
+class Fan(TypedDict):
+    message: str
+    reports: Annotated[list[str], operator.add]
+
+
+async def split(state: Fan, runtime: Runtime[topologies.Stage]) -> Command[Literal["left", "right"]]:
+    runtime.context.announce(2)
+    return Command(goto=["left", "right"])
+
+
+async def left(state: Fan, runtime: Runtime[topologies.Stage]) -> Fan:
+    return {"message": "", "reports": [(await runtime.context.roles["left"].visit("l")).payload]}
+
+
+async def right(state: Fan, runtime: Runtime[topologies.Stage]) -> dict[str, list[str]]:
+    return {"reports": [(await runtime.context.roles["right"].visit("r")).payload]}
+
+
+def fan() -> "StateGraph[Fan, topologies.Stage, Fan, Fan]":
+    graph = StateGraph(Fan, context_schema=topologies.Stage)
+    graph.add_node(split)
+    graph.add_node(left)
+    graph.add_node(right)
+    graph.add_edge(START, "split")
+    return graph
+
+
+async def test_two_parallel_visits_of_200_s_take_200_s_of_the_trial() -> None:
+    epoch = datetime(2026, 11, 24, 12, tzinfo=UTC)
+    clock = VirtualClock(epoch)
+    topology = replace(topologies.find("solo"), name="fan", build=fan)
+    roles = {name: SlowRole(name, clock) for name in ("left", "right")}
+    await topologies.play(topology, topologies.Stage(roles, topology.checked({}), "go", clock.expect))
+    assert clock.now() - epoch == timedelta(seconds=200)
 
 
 def test_an_unknown_topology_is_answered_with_those_there_are() -> None:

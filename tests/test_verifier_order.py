@@ -52,6 +52,18 @@ async def test_permissions_that_the_agent_took_away_do_not_keep_it_from_being_sc
     assert (await verdict(tmp_path, before=f"chmod 000 {path}")).reward == 0.0
 
 
+@pytest.mark.parametrize("name", ["reward.txt", "reward.json", "test-stdout.txt"])
+async def test_a_closed_directory_where_the_verifier_writes_is_removed(tmp_path: Path, name: str) -> None:
+    before = f"mkdir -p /logs/verifier/{name}/x; chmod 000 /logs/verifier/{name}"
+    assert (await verdict(tmp_path, before=before)).reward == 0.0
+
+
+async def test_a_reward_beside_tests_that_were_killed_does_not_count(tmp_path: Path) -> None:
+    found = await verdict(tmp_path, "#!/bin/bash\necho 1 >/logs/verifier/reward.txt\nkill -9 $$\n")
+    assert found.reward is None
+    assert (found.unscored_reason or "").startswith("verifier error: tests/test.sh was killed")
+
+
 async def test_a_process_that_the_agent_left_running_cannot_write_the_reward(tmp_path: Path) -> None:
     before = "(while true; do echo 1 >/logs/verifier/reward.txt; sleep 0.01; done) >/dev/null 2>&1 & disown"
     assert (await verdict(tmp_path, "#!/bin/bash\nsleep 0.2\n", before=before)).reward is None

@@ -31,11 +31,16 @@ class Role(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """All that a graph's nodes may reach: the roles, the topology's parameters and the task's instruction."""
+    """All that a graph's nodes may reach: the roles, the topology's parameters and the task's instruction.
+
+    A node that fans out into N branches calls `announce(N)` before it returns: then time stands still until each branch
+    has begun its visit, and two parallel visits of 200 s take 200 s, not 400 s.
+    """
 
     roles: Mapping[str, Role]
     parameters: Any
     instruction: str
+    announce: Callable[[int], None] = lambda branches: None
 
 
 @dataclass(frozen=True, slots=True)

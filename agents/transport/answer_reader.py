@@ -1,7 +1,7 @@
 """Reads from an answer's bytes, as they pass, what the books need: the usage, names, the reason of its end.
 
 Most lines of a stream are fragments of text: they are looked at with one regular expression and never parsed. Memory
-is bounded: a line longer than `LINE_LIMIT` is skipped, a body longer than `BODY_LIMIT` is not kept.
+is bounded: a line longer than `LINE_LIMIT` is not kept, a body longer than `BODY_LIMIT` is not kept.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import orjson
 
-LINE_LIMIT = 1 << 20
+LINE_LIMIT = 4 << 20
 BODY_LIMIT = 8 << 20
 _NESTING = 8
 
@@ -67,6 +67,11 @@ class AnswerReader:
             self.terminal = body is not None
             if body is not None:
                 self._event(body)
+
+    @property
+    def endless_line(self) -> bool:
+        """A line of a stream has passed `LINE_LIMIT`."""
+        return self._streamed and self._skipping
 
     def head_text(self, limit: int = 2000) -> str:
         """The beginning of a body that was no stream."""

@@ -10,7 +10,7 @@ from datetime import datetime
 import httpx2  # noqa: TID253  (this module is loaded by open_http alone)
 
 from agents.errors import DeadlinePassed
-from agents.transport.answer_reader import AnswerReader
+from agents.transport.answer_reader import LINE_LIMIT, AnswerReader
 from agents.transport.body import Body, Continued, body_of
 from agents.transport.call import CALL, CurrentCall
 from agents.wire_text import one_line
@@ -74,7 +74,9 @@ class _Booking:
         self._ended = False
 
     def follow(self, response: httpx2.Response) -> httpx2.Response:
-        streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+        # Streams are all that is ever asked for: the SDKs read an answer as one whatever its type is called.
+        kind = response.headers.get("content-type", "").lower()
+        streamed = response.is_success and not kind.startswith("application/json")
         self._response, self._reader = response, AnswerReader(streamed=streamed)
         if "content-encoding" not in response.headers:
             response.stream = _Booked(body_of(response.stream), self, self._reader)
@@ -146,6 +148,10 @@ class _Booked(Body):
             raise
         self._booking.begun()
         self._reader.feed(chunk)
+        if self._reader.endless_line:
+            # An SDK takes a minute of CPU for a line of 64 MiB.
+            self._fate, self._error = "cut", f"a line of the answer is longer than {LINE_LIMIT >> 20} MiB"
+            raise httpx2.ReadError(self._error)
         return chunk
 
     async def aclose(self) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from cost_model.errors import UsageError
 
-MOST_TOKENS = 10**12
-"""No call has a trillion tokens: a larger number is damage, and would overflow every sum it enters."""
+MOST_TOKENS = 10**9
+"""No call has a billion tokens: a larger number is damage, and its dollars would not fit the columns they go into."""
 
 
 class UsageFields:

@@ -67,9 +67,9 @@ def _table(lines: list[dict[str, Any]]) -> "Table":
         made.add_row(
             one_line(line["arm"]),
             f"{line['passed']}/{line['scored']}{of}",
-            _usd(line["usd_a_task"]),
-            _usd(line["usd_a_pass"]) if line["passed"] else "no pass",
-            _usd(line["total_usd"]),
+            _usd(line, "usd_a_task"),
+            _usd(line, "usd_a_pass") if line["passed"] else "no pass",
+            _usd(line, "total_usd"),
             _share(line["expiry_share"]),
             _number(line["turns"]),
             _number(line["minutes"]),
@@ -88,9 +88,10 @@ def _expiry(source: dict[str, Any], line: dict[str, Any]) -> str:
     gap = (
         "" if low is None else f", after {low:.0f} s idle" if low == high else f", after {low:.0f} to {high:.0f} s idle"
     )
-    share = source["usd"] / line["total_usd"] if line["total_usd"] else 0
+    total = line["total_usd_low"]
+    share = source["usd"] / total if total else 0
     return (
-        f"{line['arm']}: {share:.1%} of its dollars (${source['usd']:.4f} of ${line['total_usd']:.4f}) rebuilt the "
+        f"{line['arm']}: {share:.1%} of its dollars (${source['usd']:.4f} of ${total:.4f}) rebuilt the "
         f"expired cache of its {source['role']} ({source['model']}) in {source['calls']} calls{gap}"
     )
 
@@ -112,8 +113,12 @@ def _remarks(line: dict[str, Any]) -> list[str]:
     return remarks
 
 
-def _usd(amount: "Decimal | None") -> str:
-    return "-" if amount is None else f"{amount:.4f}"
+def _usd(line: dict[str, Any], column: str) -> str:
+    """Dollars; where calls ended without usage, the least that they can be: an unknown amount is never shown as 0."""
+    amount: Decimal | None = line[f"{column}_low" if line["unknown_calls"] else column]
+    if amount is None:
+        return "-"
+    return f">= {amount:.4f}" if line["unknown_calls"] else f"{amount:.4f}"
 
 
 def _share(share: float | None) -> str:

@@ -74,6 +74,14 @@ def _holder(reason: str) -> str:
     return f"held by {found}" if found else "it is open elsewhere"
 
 
+def unfit(error: Exception) -> bool:
+    """A value that its column cannot hold, such as a number with too many digits."""
+    import duckdb
+
+    bad = (duckdb.ConversionException, duckdb.InvalidInputException, duckdb.OutOfRangeException, orjson.JSONEncodeError)
+    return isinstance(error, bad)
+
+
 def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 

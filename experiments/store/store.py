@@ -17,7 +17,7 @@ from experiments.errors import JournalDamaged, StoreError
 from experiments.plan import Plan
 from experiments.store import migrations
 from experiments.store.attempts import DIED, Row, Rows, attempt_rows
-from experiments.store.database import PATIENCE_S, Columns, bulk_insert, one_line, opened, table_columns
+from experiments.store.database import PATIENCE_S, Columns, bulk_insert, one_line, opened, table_columns, unfit
 from experiments.store.facts import experiments_of, load_facts, unmerged
 from experiments.store.journal import Event
 from experiments.store.ledger import Facts, ModelFacts
@@ -211,8 +211,25 @@ class Store:
             except JournalDamaged as damage:
                 merged.problems.append(f"{where}: {damage}")
         if booked:
-            self._insert(booked, merged)
+            self._insert_what_fits(booked, merged, where)
         return merged
+
+    def _insert_what_fits(self, booked: Mapping[tuple[str, int], Rows], merged: _Merged, where: str) -> None:
+        """One attempt with a value that its column cannot hold must not keep the others out."""
+        import duckdb
+
+        try:
+            self._insert(booked, merged)
+        except (duckdb.Error, TypeError) as error:
+            if not unfit(error):
+                raise
+            if len(booked) == 1:
+                (trial, attempt) = next(iter(booked))
+                said = one_line(error)[:200]
+                merged.problems.append(f"{where}: attempt {attempt} of trial {trial} does not fit its columns: {said}")
+                return
+            for name, rows in booked.items():
+                self._insert_what_fits({name: rows}, merged, where)
 
     def _insert(self, booked: Mapping[tuple[str, int], Rows], merged: _Merged) -> None:
         rows: Rows = {}

@@ -18,7 +18,8 @@ _KILL_AFTER_S = 2.0
 """The driver's `timeout -k`: from the first signal to the one that cannot be caught."""
 _MARGIN_S = 10.0
 """Beyond that the driver itself no longer answers."""
-_HEADER = re.compile(rb"([0-9a-f]+) ([0-9]+) ([0-9]+) ([0-9]+)\n")
+_HEADER = re.compile(rb"([0-9a-f]{16}) ([0-9]{1,3}) ([0-9]{1,18}) ([0-9]{1,6})\n")
+"""Bounded: whoever speaks in the driver's place must not make numbers that no database holds."""
 
 
 class Launched(Protocol):
