@@ -51,6 +51,36 @@ def test_what_cannot_be_honoured_is_refused_before_anything_runs(dockerfile: str
         plan(task)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "apt-get install -y git >/dev/null 2>&1 && rm -rf /var/lib/apt/lists/*",
+        "apt-get update > /dev/null 2> /dev/null && apt-get install -y git 1>&2",
+        "apt-get install -y git &>/dev/null; pip install 'numpy>=1.0' >>/tmp/log",
+        'pip install numpy"> 1" 2>|/tmp/log </dev/null',
+    ],
+)
+def test_redirections_do_not_hide_that_a_line_only_installs(command: str) -> None:
+    found = installs(command)
+    assert found.rest == ""
+    assert {name[:5] for name in found.packages} <= {"git", "numpy"}
+    assert found.packages
+
+
+@pytest.mark.parametrize(
+    "command", ["apt-get install git & make", "apt-get install git 2>&1 & make", "apt-get x |& cat"]
+)
+def test_a_line_with_a_background_job_stays_whole(command: str) -> None:
+    assert installs(command).rest == command
+    assert installs(command).packages == ()
+
+
+def test_redirections_of_other_commands_stay() -> None:
+    found = installs("apt-get install -y git >/dev/null 2>&1 && echo 'a && b' >/app/x 2>&1 && make 2>&1")
+    assert found.rest == " : && echo 'a && b' >/app/x 2>&1 && make 2>&1"
+    assert found.packages == ("git",)
+
+
 def test_fields_of_task_toml_that_cannot_be_honoured_are_named(tmp_path: Path) -> None:
     with pytest.raises(TaskRefused, match=r"not supported: environment.gpus: 2 GPUs"):
         plan(write_task(tmp_path, toml="[environment]\ngpus = 2\n"))
@@ -95,7 +125,8 @@ def test_installing_declared_requirements_leaves_nothing_to_run(tmp_path: Path) 
 async def test_a_version_that_is_not_inside_is_refused_by_its_line(tmp_path: Path) -> None:
     task = write_task(tmp_path, "FROM a\nRUN pip install numpy==0.1\n", toml=REQUIRES)
     backend = await bubblewrap()
-    with pytest.raises(TaskRefused, match=r"line 2: it installs numpy==0.1: the sandbox has another version or none"):
+    reason = "task task-under-test: Dockerfile line 2: it installs numpy==0.1: the sandbox has another version or none"
+    with pytest.raises(TaskRefused, match=reason):
         async with backend.start(task):
             pass
 
@@ -168,7 +199,7 @@ async def test_a_dockerfile_is_carried_out_and_its_env_reaches_commands(tmp_path
 async def test_a_run_that_fails_is_refused_with_its_line_and_last_words(tmp_path: Path) -> None:
     backend = await bubblewrap()
     task = write_task(tmp_path, "FROM a\nRUN true\nRUN echo why >&2; curl -sS https://example.org/x | sh -e; false\n")
-    with pytest.raises(TaskRefused, match=r"Dockerfile line 3: RUN ended with 1 here, .*: "):
+    with pytest.raises(TaskRefused, match=r"task task-under-test: Dockerfile line 3: RUN ended with 1 here, .*: "):
         async with backend.start(task):
             pass
 

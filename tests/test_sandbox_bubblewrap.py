@@ -36,6 +36,61 @@ async def test_remounting_the_hosts_usr_writable_is_denied(binary: str, tmp_path
     assert said.text.endswith("0\n")
 
 
+GRAB = """
+import ctypes, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+handle = libc.syscall(434, 1, 0)
+assert handle >= 0, os.strerror(ctypes.get_errno())
+for fd in range(21):
+    taken = libc.syscall(438, handle, fd, 0)
+    if taken >= 0:
+        print("socket" if stat.S_ISSOCK(os.fstat(taken).st_mode) else "other", fd)
+    else:
+        print(os.strerror(ctypes.get_errno()), fd)
+"""
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+async def test_no_process_holds_the_sessions_socket_where_a_command_could_take_it(binary: str, tmp_path: Path) -> None:
+    task = write_task(tmp_path, files={"grab.py": GRAB}, dockerfile="FROM a\nCOPY grab.py /app/\n")
+    async with (await bubblewrap(binary)).start(task) as sandbox:
+        shell = await sandbox.shell()
+        said = await shell.run("python3 /app/grab.py; exec 3</dev/null; ls -l /proc/[0-9]*/fd", timeout_s=20)
+        await shell.close()
+    lines = said.text.splitlines()
+    assert len([line for line in lines if line.endswith(tuple(f" {fd}" for fd in range(21)))]) >= 21
+    assert "socket" not in said.text
+    # Where the kernel lets a command into the first process at all, there is something to be found.
+    assert "other 0" in lines or "Operation not permitted 0" in lines
+
+
+async def test_the_driver_runs_no_file_that_a_tasks_variables_name(tmp_path: Path) -> None:
+    task = write_task(tmp_path, "FROM a\nENV BASH_ENV=/app/env.sh CDPATH=/app A=b\n")
+    async with (await bubblewrap()).start(task) as sandbox:
+        await sandbox.exec("echo 'echo $$ >>/app/ran' >/app/env.sh", timeout_s=10)
+        said = await sandbox.exec("ls /app; echo $BASH_ENV $CDPATH $A; bash -c true; wc -l </app/ran", timeout_s=10)
+    assert said.text == "env.sh\n/app/env.sh /app b\n1\n"
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+async def test_devices_work_and_dev_itself_is_no_place_to_write(binary: str, tmp_path: Path) -> None:
+    async with (await bubblewrap(binary)).start(write_task(tmp_path)) as sandbox:
+        said = await sandbox.exec(
+            "echo x >/dev/null && head -c 4 /dev/urandom | wc -c; "
+            "python3 -c 'import os, pty; a, b = pty.openpty(); os.write(b, b\"pty\"); print(os.read(a, 3).decode())'; "
+            "python3 -c 'import multiprocessing as m; s = m.Semaphore(2); print(s.acquire())'; "
+            "echo kept >/dev/shm/file && cat /dev/shm/file && rm /dev/shm/file; "
+            "head -c 100000000 /dev/zero >/dev/shm/big; stat -c %s /dev/shm/big; echo x >/dev/new; mkdir /dev/folder",
+            timeout_s=30,
+        )
+    lines = said.text.splitlines()
+    assert lines[:4] == ["4", "pty", "True", "kept"]
+    assert "No space left" in lines[4]
+    assert lines[5] == str(64 * 1024**2)
+    assert all("Read-only file system" in line for line in lines[6:])
+    assert len(lines) == 8
+
+
 @pytest.mark.parametrize("binary", BINARIES)
 async def test_no_capability_and_no_further_user_namespace(binary: str, tmp_path: Path) -> None:
     async with (await bubblewrap(binary)).start(write_task(tmp_path)) as sandbox:

@@ -165,3 +165,27 @@ async def test_a_marker_cannot_make_us_remove_what_we_did_not_make(host: Host, b
     async with host.start(bundled):
         pass
     assert (precious / "file").exists()
+
+
+async def test_a_link_in_a_folders_place_goes_and_what_it_leads_to_stays(
+    host: Host, bundled: Task, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").touch()
+    async with host.start(bundled) as sandbox:
+        await sandbox.exec(f"cd /; rm -rf /app; ln -s {tmp_path} /app", timeout_s=20)
+    assert not os.path.lexists("/app")
+    assert (tmp_path / "precious").exists()
+
+
+async def test_a_folder_in_the_place_of_a_killed_runs_is_refused_by_name(host: Host) -> None:
+    Path("/app").mkdir()
+    try:
+        (Path("/app") / "precious").touch()
+        for inode in (0, Path("/app").stat().st_ino + 1):
+            host_folders.MARKER.write_text(json.dumps({"folders": [["/app", inode]], "private": "", "mark": "none"}))
+            with pytest.raises(SandboxMissing, match="removes /app, but what is there now is not what an earlier run"):
+                await host.probe()
+    finally:
+        (Path("/app") / "precious").unlink()
+        Path("/app").rmdir()
+        host_folders.MARKER.unlink()

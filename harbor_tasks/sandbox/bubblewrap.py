@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harbor_tasks.environment import shared_folder, task_environment
-from harbor_tasks.errors import SandboxBroken, SandboxMissing
+from harbor_tasks.errors import SandboxBroken, SandboxMissing, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.requires import missing_inside
 from harbor_tasks.sandbox import Sandbox
@@ -38,6 +38,8 @@ from harbor_tasks.sandbox.replay import Built
 from harbor_tasks.sandbox.state import Slot, remove_leftovers, take_slot
 
 SHELL_FOLDER_BYTES = 64 * 1024**2
+_PRIVATE = ("--norc", "--noprofile", "-p", "-c")
+"""-p: a task's BASH_ENV may name a file that commands can write, and the driver must not run it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,10 @@ class Bubblewrap:
         planned = plan(task, allow_host_network=allow_host_network)
         async with self._open(planned) as machine:
             machine.notes = planned.notes
-            await self._built.build(f"{task.digest} {planned.host_network}", planned, machine, self.missing)
+            try:
+                await self._built.build(f"{task.digest} {planned.host_network}", planned, machine, self.missing)
+            except TaskRefused as error:
+                raise TaskRefused(f"task {task.name}: {error}") from error
             yield machine
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
@@ -144,10 +149,19 @@ class BubblewrapMachine(Machine):
         self, argv: Sequence[str], *, env: Mapping[str, str], stdin: int | IO[bytes], stdout: int, scratch: Path | None
     ) -> Bwrap:
         arguments = list(self._arguments)
+        inherited: tuple[int, ...] = ()
         if scratch is not None:
             # Small files in memory: on a disk each command's four would cost more than its processes.
             arguments += ["--size", str(SHELL_FOLDER_BYTES), "--tmpfs", SHELL_FOLDER]
             arguments += ["--bind", str(scratch), f"{SHELL_FOLDER}/out", "--ro-bind", str(self._tools.bash), DRIVER]
+            # bwrap keeps fds 0 to 2 in the namespace's first process and closes all others there. That process belongs
+            # to the commands' own user, who could take the session's socket out of it and answer as if the driver did.
+            session = stdin if isinstance(stdin, int) else stdin.fileno()
+            # When memory runs out, the kernel ends a sandbox before it ends us.
+            first = f'exec <&{session} >&{session} {session}>&-; echo 1000 >/proc/self/oom_score_adj; exec "$@"'
+            argv = ["/bin/bash", *_PRIVATE, first, "bash", *argv]
+            inherited = (session,)
+            stdin = stdout = asyncio.subprocess.DEVNULL
         # What is not one of the folders cannot be written: it would be lost between two bwraps.
         arguments += ["--remount-ro", "/", "--chdir", "/"]
         uid = self._slot.uid
@@ -168,7 +182,7 @@ class BubblewrapMachine(Machine):
                 stderr=asyncio.subprocess.PIPE,
                 env={},
                 cwd="/",
-                pass_fds=(info_inside,),
+                pass_fds=(info_inside, *inherited),
                 # Ctrl-C in the terminal is ours to handle; a sandbox that it killed would look like a fault.
                 start_new_session=True,
                 **drop,
@@ -188,10 +202,7 @@ class BubblewrapMachine(Machine):
         return self._slot.make(f"shells/{self._shells}", 0o700), SHELL_FOLDER
 
     def _driver(self) -> tuple[Sequence[str], Sequence[str]]:
-        # When memory runs out, the kernel ends a sandbox before it ends us.
-        first = 'echo 1000 >/proc/self/oom_score_adj; exec "$@"'
-        words = ["/bin/bash", "--norc", "--noprofile", "-c", first, "bash", DRIVER, "--norc", "--noprofile", "-c"]
-        return words, self._limits.options()
+        return [DRIVER, *_PRIVATE], self._limits.options()
 
 
 async def _take_slot() -> Slot:

@@ -12,7 +12,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -53,7 +53,7 @@ class Host:
         if os.geteuid() != 0:
             raise SandboxMissing("host mode needs root (in a container): it makes /app, /logs, /tests and /solution")
         if (foreign := await asyncio.to_thread(foreign_folder, _OURS)) is not None:
-            raise SandboxMissing(f"host mode makes and removes {foreign}, which exists here: it is left alone")
+            raise SandboxMissing(f"host mode makes and removes {foreign}")
         await asyncio.to_thread(self._environment)
 
     def start(self, task: Task, *, allow_host_network: bool = False) -> AbstractAsyncContextManager[Sandbox]:
@@ -68,7 +68,10 @@ class Host:
         names = [*_OURS, *(name for name in planned.folders if name not in FOLDERS)]
         async with self._open(planned, names) as machine:
             machine.notes = (*planned.notes, "no isolation: ran on the machine itself, with its network")
-            await replay(planned, machine, self.missing)
+            try:
+                await replay(planned, machine, self.missing)
+            except TaskRefused as error:
+                raise TaskRefused(f"task {task.name}: {error}") from error
             yield machine
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,7 +106,7 @@ class Host:
                 finally:
                     await machine.close()
             finally:
-                clearing = asyncio.ensure_future(asyncio.to_thread(clear, read_marker(), private))
+                clearing = asyncio.ensure_future(asyncio.to_thread(_clear_after, private))
                 try:
                     await asyncio.shield(clearing)
                 except asyncio.CancelledError:
@@ -111,6 +114,12 @@ class Host:
                     raise
         finally:
             os.close(lock)
+
+
+def _clear_after(private: Path) -> None:
+    """What cannot be removed stays in the marker, for the next start to say so: this trial has ended and counts."""
+    with suppress(SandboxBroken):
+        clear(read_marker(), private)
 
 
 class HostMachine(Machine):

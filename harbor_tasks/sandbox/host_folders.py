@@ -55,7 +55,7 @@ async def take_turn() -> int:
 
 
 def foreign_folder(names: Sequence[str]) -> str | None:
-    """The first /NAME that exists and that no run of ours made; None while another run holds the machine."""
+    """The first /NAME that exists and that no run of ours made, and why; None while another run holds the machine."""
     if LOCK.exists():
         descriptor = os.open(LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -63,8 +63,24 @@ def foreign_folder(names: Sequence[str]) -> str | None:
                 return None
         finally:
             os.close(descriptor)
-    left = {folder.path for folder in read_marker().folders}
-    return next((f"/{name}" for name in names if os.path.lexists(f"/{name}") and f"/{name}" not in left), None)
+    left = {folder.path: folder for folder in read_marker().folders}
+    for name in names:
+        path = f"/{name}"
+        if not os.path.lexists(path):
+            continue
+        if path not in left:
+            return f"{path}, which exists here: it is left alone"
+        if not _still_ours(left[path]):
+            return f"{path}, but what is there now is not what an earlier run made: it is left alone, move it away"
+    return None
+
+
+def _still_ours(folder: Folder) -> bool:
+    """Whether `clear` will remove what stands there now."""
+    status = os.lstat(folder.path)
+    if folder.inode == 0:
+        return stat.S_ISDIR(status.st_mode) and not os.listdir(folder.path)
+    return stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_ino == folder.inode)
 
 
 def _lock(descriptor: int) -> bool:
@@ -109,11 +125,16 @@ def clear(marker: Marker, private: Path | None = None) -> None:
             # Made, perhaps, by a run that was killed before it could write down what it made: it is empty then.
             with suppress(OSError):
                 os.rmdir(folder.path)
+        elif stat.S_ISLNK(status.st_mode):
+            # A command put it in the folder's place. What it leads to is not ours, and stays.
+            os.unlink(folder.path)
         elif status.st_ino == folder.inode and stat.S_ISDIR(status.st_mode):
             remove_tree(Path(folder.path))
     for path in {str(private) if private else None, marker.private}:
         if path is not None and Path(path).name.startswith("fullchain-host-"):
-            remove_tree(Path(path))
+            # It stands in nobody's way.
+            with suppress(SandboxBroken):
+                remove_tree(Path(path))
     MARKER.unlink(missing_ok=True)
 
 

@@ -11,6 +11,7 @@ HOSTNAME = "task"
 PYTHON = "/run/python"
 SHELL_FOLDER = "/run/shell"
 DRIVER = "/run/driver"
+SHARED_MEMORY_BYTES = 64 * 1024**2
 HOST_ETC = ("alternatives", "ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "ld.so.cache", "ca-certificates.conf")
 """Those parts of the host's /etc without which programs in its /usr do not run."""
 
@@ -36,8 +37,10 @@ def isolation(host_network: bool) -> list[str]:
 
 def system(tools: Tools, slot: Slot, planned: Plan) -> list[str]:
     """The mounts that every process of one sandbox sees."""
-    mounts = ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--size", str(64 * 1024**2)]
-    mounts += ["--tmpfs", "/dev/shm", "--dir", "/run", "--ro-bind", str(tools.python), PYTHON]  # noqa: S108
+    mounts = ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES)]
+    # Its devices stay usable; only the memory behind /dev itself, half of the machine's, is no place to write.
+    mounts += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
+    mounts += ["--dir", "/run", "--ro-bind", str(tools.python), PYTHON]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/", name)
         if path.is_symlink():

@@ -9,6 +9,9 @@ _PYTHON = re.compile(r"python(3(\.[0-9]+)?)?(-minimal)?")
 _MODULE = re.compile(r"(?:python3?|py3)-(.+)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _COMPLEX = re.compile(r"\s*(if|for|while|until|case|select|function|\{|\(|!)(\s|$|\()")
+_WORD = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s'"\\])+""", re.DOTALL)
+_REDIRECTION = re.compile(r"[0-9]*(?:[<>]&|>>|>\||<>|<|>)|&>>?")
+_AMPERSAND = re.compile(r"[<>]&|&>|>\|")
 _LISTS = ("/var/lib/apt/", "/var/cache/apt", "/var/cache/apk", "/var/cache/dnf", "/var/cache/yum", "/root/.cache")
 _WITH_VALUE = {
     *("-o", "-t", "-c", "--option", "--target-release", "--repository", "--virtual", "-X"),
@@ -70,7 +73,7 @@ def requirement_lines(text: str) -> Iterator[str]:
 def _package_command(text: str) -> Installs | None:
     """None when the command is something else than package work."""
     try:
-        words = shlex.split(text)
+        words = shlex.split(" ".join(_plain_words(text)))
     except ValueError:
         return None
     while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in ("sudo", "env")):
@@ -96,6 +99,17 @@ def _package_command(text: str) -> Installs | None:
     if verb in _HARMLESS or (program == "pip" and verb == "cache"):
         return Installs("", (), ())
     return None
+
+
+def _plain_words(text: str) -> Iterator[str]:
+    """The words of a simple command as written, without its redirections (a `>` inside a word may be a version)."""
+    raw = iter(_WORD.findall(text))
+    for word in raw:
+        redirection = _REDIRECTION.match(word)
+        if redirection is None:
+            yield word
+        elif redirection.end() == len(word):
+            next(raw, None)
 
 
 def _operands(words: list[str], *, pip: bool) -> tuple[list[str], list[str]]:
@@ -136,6 +150,9 @@ def _segments(command: str) -> list[tuple[str, str]] | None:
                 return None
         elif char in "\"'":
             quote = char
+        elif redirection := _AMPERSAND.match(command, position):
+            position = redirection.end()
+            continue
         elif command.startswith("&&", position):
             width = 2
         elif char in ";\n":
