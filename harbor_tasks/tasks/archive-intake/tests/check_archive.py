@@ -8,12 +8,21 @@ import sys
 EXPECTED = "/tests/expected"
 ARCHIVE = "/app/archive"
 INCOMING = "/app/incoming"
+LARGEST = 1_000_000
 LISTS = ("MANIFEST.tsv", "SKIPPED.tsv", "TOTALS.tsv")
 
 
+def is_small_file(path):
+    """Neither a link nor a pipe or the like, and no larger than anything that belongs here."""
+    if not os.path.lexists(path):
+        return False
+    found = os.lstat(path)
+    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST
+
+
 def sha256(path):
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        return "not a regular file"
+    if not is_small_file(path):
+        return "no small regular file"
     with open(path, "rb") as stream:
         return hashlib.sha256(stream.read()).hexdigest()
 
@@ -49,8 +58,8 @@ def differences(wanted, found):
 def faults():
     for name in LISTS:
         path = os.path.join(ARCHIVE, name)
-        if not os.path.isfile(path):
-            yield f"{name} is missing"
+        if not is_small_file(path):
+            yield f"{name} is missing, no regular file or too large"
             continue
         with open(path, "rb") as stream:
             found = stream.read()

@@ -1,6 +1,8 @@
 """Scores /app/diagnosis.json: 0 when a true root cause is missing, else true causes / named causes."""
 
 import json
+import os
+import stat
 
 DIAGNOSIS = "/app/diagnosis.json"
 REWARD = "/logs/verifier/reward.json"
@@ -28,8 +30,11 @@ PODS = {
 
 def named():
     """The named root causes; anything that is none, such as a number, is kept and counts as a wrong one."""
-    with open(DIAGNOSIS, encoding="utf-8") as stream:
-        causes = json.loads(stream.read(100_000))["root_causes"]
+    # Never waits: a pipe that nobody writes to, a link or a device is no diagnosis.
+    with open(os.open(DIAGNOSIS, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise ValueError("not a regular file")
+        causes = json.loads(stream.read(100_000).decode("utf-8-sig"))["root_causes"]
     if not isinstance(causes, list):
         raise ValueError("root_causes is no list")
     for cause in causes:

@@ -1,6 +1,23 @@
 #!/bin/bash
+# The braces make bash read all of it first: the code under test could cut this file short.
+{
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 LC_ALL=C
+mkdir -p /logs/verifier
+echo 0 >/logs/verifier/reward.txt
 reward=0
+before=" $(echo /proc/[0-9]*) "
 python3 -I /tests/check_repo.py && reward=1
+# Nothing that the code under test has left running may change the reward once it is written.
+for _ in {1..20}; do
+    left=0
+    for path in /proc/[0-9]*; do
+        [[ $before == *" $path "* ]] || ! kill -KILL "${path#/proc/}" 2>/dev/null || left=1
+    done
+    ((left)) || break
+    sleep 0.05
+done
+rm -rf /logs/verifier/reward.txt /logs/verifier/reward.json
 mkdir -p /logs/verifier
 echo "$reward" >/logs/verifier/reward.txt
+exit
+}

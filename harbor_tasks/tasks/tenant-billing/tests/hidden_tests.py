@@ -4,19 +4,21 @@ import calendar
 import datetime
 import json
 import random
-import subprocess
 import sys
 import unittest
+
+sys.path.insert(0, "/tests")
+sys.dont_write_bytecode = True
+
+from confined import confined  # noqa: E402
 
 
 def ask(*questions):
     """The answers of one fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-I", "/tests/probe.py"], input=json.dumps(questions), capture_output=True, text=True, timeout=60
-    )
-    if done.returncode != 0:
-        raise AssertionError(done.stderr.strip().splitlines()[-1:] or "the package ended the process")
-    return json.loads(done.stdout)
+    code, stdout, stderr = confined([sys.executable, "-I", "/tests/probe.py"], text=json.dumps(questions))
+    if code != 0:
+        raise AssertionError(stderr.strip().splitlines()[-1:] or "the package ended the process")
+    return json.loads(stdout)
 
 
 def golden(name):
@@ -130,6 +132,7 @@ class Tariffs(unittest.TestCase):
 
 class Invoices(unittest.TestCase):
     EXPECTED = json.loads(golden("expected_lines.json"))
+    OUTPUT = golden("expected_output.txt")
     HOUSES = list(dict.fromkeys(line[0] for line in EXPECTED))
 
     def test_neither_order_nor_earlier_runs_matter(self):
@@ -138,10 +141,8 @@ class Invoices(unittest.TestCase):
         self.assertEqual(sorted(backwards, key=lambda line: self.HOUSES.index(line[0])), self.EXPECTED)
 
     def test_the_command_line(self):
-        done = subprocess.run(
-            [sys.executable, "-m", "billing", "/tests/data", "12"], cwd="/app", capture_output=True, text=True, timeout=60
-        )
-        self.assertEqual((done.returncode, done.stdout), (0, golden("expected_output.txt")))
+        code, stdout, _ = confined([sys.executable, "-B", "-m", "billing", "/tests/data", "12"], cwd="/app")
+        self.assertEqual((code, stdout), (0, self.OUTPUT))
 
 
 if __name__ == "__main__":
