@@ -5,7 +5,7 @@ import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
@@ -109,11 +109,25 @@ def key_of(entry: ModelEntry) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice: the first entry would be lost without a word."""
+    """Refuses a key that stands twice: the first entry would be lost without a word.
+
+    What looks like a date or a number and is none stays text, so that its field refuses it by name.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError:
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            self.recursive_objects.pop(node, None)
+            return node.value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a plain name", key.start_mark)
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
             seen.add(key.value)
@@ -128,6 +142,10 @@ def _read(source: str, written: str) -> dict[str, ModelEntry]:
         mark = getattr(error, "problem_mark", None)
         where = "" if mark is None else f" line {mark.line + 1}:"
         raise RegistryError(f"{source}:{where} no valid YAML: {getattr(error, 'problem', None) or error}") from None
+    except RecursionError:
+        raise RegistryError(f"{source}: nested too deep; give each model its fields under `models:`") from None
+    except (ValueError, OverflowError) as error:
+        raise RegistryError(f"{source}: no valid YAML: {error}; write that character itself") from None
     entries = document.get("models") if isinstance(document, dict) else None
     if not isinstance(entries, dict) or set(document) != {"models"}:
         raise RegistryError(f"{source}: expected one key `models:` with an entry under each model's name")

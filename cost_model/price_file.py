@@ -33,6 +33,8 @@ def _number(value: object) -> object:
 
 def _moment(value: object) -> object:
     """A TOML date is midnight UTC, a date-time without an offset is UTC."""
+    if isinstance(value, date) and not 1970 <= value.year <= 9998:
+        raise ValueError(f"must lie in the years 1970 to 9998, not {value}")
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     if isinstance(value, date):
@@ -152,12 +154,19 @@ class _PriceFile(_Strict):
 
 def load_prices(path: Path) -> list[PriceEntry]:
     """The entries of a price file, in its order. Raises PriceFileError: one line with file, entry, field and mend."""
+    text = ""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text, parse_float=Decimal)
     except OSError as error:
         raise PriceFileError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PriceFileError(f"{path}: is not valid TOML ({error})") from error
+    except UnicodeDecodeError as error:
+        raise PriceFileError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        # Numbers of thousands of digits and deep nesting are faults that are no TOMLDecodeError.
+        line = f"line {len(text.splitlines())}, the end of the file"
+        reason = str(error).replace("at end of document", f"at {line}")
+        raise PriceFileError(f"{path}: is not valid TOML ({reason}); mend that line") from error
     try:
         entries = _PriceFile.model_validate(document).price
     except ValidationError as error:

@@ -6,17 +6,17 @@ All that can be known to go wrong is found out here, before the first call costs
 import hashlib
 import importlib
 import inspect
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from agents import registry
 from agents.crew import RoleModel, load_prompt
 from agents.errors import RegistryError
-from cost_model.errors import PriceMissing
+from cost_model.errors import PriceFileError, PriceMissing
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.prices import SELF_HOSTED, PriceBook, PriceCard
 from experiments.errors import SpecError
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from agents.registry import ModelEntry
     from topologies import Topology
 
-SIMULATOR = re.compile(r"https?://[^\s/]+\S*")
 SHIPPED = Path(__file__).parent / "specs"
+
+MAX_TRIALS = 1_000_000
+"""Of one plan, which is held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,13 @@ def find_spec(name: str) -> Path:
     """A path, or the name of a shipped spec ("quickstart")."""
     shipped = {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
     path = Path(name)
-    if path.exists() or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        return path
+    try:
+        if path.suffix in (".yaml", ".yml") or len(path.parts) > 1 or path.exists():
+            return path
+    except OSError as error:
+        raise SpecError(
+            f"{name[:60]}: cannot be read ({error.strerror}); give a spec file or the name of a shipped spec"
+        ) from None
     if name in shipped:
         return shipped[name]
     raise SpecError(f"{name}: no such spec file, and no shipped spec of this name; {near(name, list(shipped))}")
@@ -103,11 +110,11 @@ def load(
     file = read_spec(path)
     if name is not None and not NAME.fullmatch(name):
         raise SpecError(
-            f"--as: {name!r} is no name; expected letters, digits, '.', '_' and '-', beginning with a letter"
+            f"--as: {name!r} is no name; expected letters, digits, '.', '_' and '-', beginning with a letter or digit"
         )
     if sandbox is not None and sandbox not in SANDBOXES:
         raise SpecError(f"--sandbox: {sandbox!r} is not known; expected {', '.join(SANDBOXES[:-1])} or {SANDBOXES[-1]}")
-    if simulator_url is not None and not SIMULATOR.fullmatch(simulator_url):
+    if simulator_url is not None and not _is_address(simulator_url):
         raise SpecError(f"--simulator: {simulator_url!r} is no address; expected one such as http://127.0.0.1:8787")
     spec = file.spec.model_copy(
         update={
@@ -116,16 +123,45 @@ def load(
             if value is not None
         }
     )
-    known = registry.load_models([*(file.folder / each for each in spec.models), *models])
+    try:
+        known = registry.load_models([*(file.folder / each for each in spec.models), *models])
+    except RegistryError as error:
+        raise _blamed(file, "models", error) from None
     arms = {arm.name: _arm(file, index, arm, known) for index, arm in enumerate(spec.arms)}
     used = {model.entry.name: model.entry for arm in arms.values() for model in arm.roles.values()}
     simulated = _all_or_none_simulated(file, used)
     tasks = _tasks(file)
+    trials = spec.repeats * len(tasks) * len(arms)
+    if trials > MAX_TRIALS:
+        raise file.error(
+            ("repeats",), f"plans {trials:,} trials, more than {MAX_TRIALS:,}; lower repeats, or split tasks or arms"
+        )
     _host_sandbox(file, spec.sandbox, simulated, simulator_url, tasks)
-    prices = PriceBook([file.folder / each for each in spec.prices])
+    try:
+        prices = PriceBook([file.folder / each for each in spec.prices])
+    except PriceFileError as error:
+        raise _blamed(file, "prices", error) from None
     found = Experiment(spec.name, spec, path, arms, tasks, used, prices, simulated)
     _keys_and_prices(file, found)
     return found
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    spaced = any(character.isspace() for character in url)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and "@" not in url and not spaced
+
+
+def _blamed(file: SpecFile, field: str, error: Exception) -> Exception:
+    """The error of a file that the spec names, with the place at which it is named."""
+    for index, each in enumerate(getattr(file.spec, field)):
+        if str(error).startswith(f"{file.folder / each}:"):
+            return file.error((field, index), str(error))
+    return error
 
 
 def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEntry"]) -> Arm:
@@ -210,7 +246,11 @@ def _expanded(file: SpecFile, index: int, entry: str) -> list[Task]:
         path = bundled_tasks() / name if name else bundled_tasks()
     else:
         path = file.folder / entry
-    if not path.is_dir():
+    try:
+        there = path.is_dir()
+    except OSError as error:
+        raise file.error(at, f"{path} cannot be read ({error.strerror}); mend its mode") from None
+    if not there:
         raise file.error(
             at, f"no task directory {entry!r} (looked at {path}); expected bundled, bundled/<name> or a path"
         )

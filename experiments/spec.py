@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from experiments.errors import SpecError
 
@@ -26,9 +26,22 @@ DEFAULT_EPOCH = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SANDBOXES = ("auto", "bubblewrap", "host")
+_TOO_DEEP = "{}: nested too deep; a spec is a few levels of mappings and lists"
 
 Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
+YEARS = (2000, 2100)
+"""First and last year of a moment in a spec: beyond them no clock and no price list can be computed with."""
+
+
+def _in_years(value: datetime) -> datetime:
+    if not YEARS[0] <= value.year <= YEARS[1]:
+        raise ValueError(f"expected a date-time of the years {YEARS[0]} to {YEARS[1]}, found {value.isoformat()}")
+    return value
+
+
+Threshold = Annotated[Decimal, Field(ge=Decimal("0.000001"), le=1_000_000, allow_inf_nan=False)]
+Moment = Annotated[AwareDatetime, AfterValidator(_in_years)]
 
 
 class _Part(BaseModel):
@@ -73,14 +86,14 @@ class Spec(_Part):
     description: str = ""
     tasks: Annotated[list[str], Field(min_length=1)]
     arms: Annotated[list[ArmSpec], Field(min_length=1)]
-    repeats: Count = 1
-    seed: Annotated[int, Field(strict=True)] = 0
+    repeats: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 1
+    seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)] = 0
     sandbox: Literal["auto", "bubblewrap", "host"] = "auto"
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 8
     limits: LimitsSpec = LimitsSpec()
-    pass_threshold: Annotated[Decimal, Field(allow_inf_nan=False)] = Decimal("1.0")
-    virtual_epoch: AwareDatetime = DEFAULT_EPOCH
-    prices_at: AwareDatetime | None = None
+    pass_threshold: Threshold = Decimal("1.0")
+    virtual_epoch: Moment = DEFAULT_EPOCH
+    prices_at: Moment | None = None
     models: list[str] = []
     prices: list[str] = []
 
@@ -109,8 +122,8 @@ def read_spec(path: Path) -> SpecFile:
         raw = _Loader.plain(root)
     except yaml.MarkedYAMLError as error:
         raise SpecError(_yaml_line(path, error)) from None
-    except ValueError as error:
-        raise SpecError(f"{path}: a value cannot be read ({error}); write it as YAML expects it or in quotes") from None
+    except RecursionError:
+        raise SpecError(_TOO_DEEP.format(path)) from None
     if not isinstance(raw, dict):
         raise SpecError(f"{path}: expected a mapping with name, tasks and arms at the top, found {_kind(raw)}")
     try:
@@ -138,7 +151,10 @@ def near(word: str, known: Sequence[str]) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key that stands twice is an error: silently keeping the last one would change an experiment."""
+    """YAML in which a key that stands twice is an error: silently keeping the last one would change an experiment.
+
+    What looks like a date or a number and is none stays text, so that its field refuses it by name.
+    """
 
     @classmethod
     def plain(cls, root: yaml.Node) -> object:
@@ -147,6 +163,15 @@ class _Loader(yaml.SafeLoader):
             return loader.construct_document(root)
         finally:
             loader.dispose()
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError:
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            self.recursive_objects.pop(node, None)
+            return node.value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -177,6 +202,10 @@ def _compose(path: Path) -> yaml.Node:
         raise SpecError(_yaml_line(path, error)) from None
     except yaml.YAMLError as error:
         raise SpecError(f"{path}: malformed YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, OverflowError) as error:
+        raise SpecError(f"{path}: malformed YAML: {error}; write that character itself") from None
+    except RecursionError:
+        raise SpecError(_TOO_DEEP.format(path)) from None
     if root is None:
         raise SpecError(f"{path}: the file is empty; expected name, tasks and arms")
     return root
@@ -235,6 +264,14 @@ def _words(kind: str, message: str, at: tuple[str | int, ...], value: object, co
         return "is empty; name at least one"
     if kind == "literal_error":
         return f"{_shown(value)} is not known; expected {context.get('expected')}"
+    if kind in _BOUNDS:
+        word, limit = _BOUNDS[kind]
+        return f"expected {word} {context.get(limit)}, found {_shown(value)}"
+    if kind in _EXPECTED:
+        example = _EXAMPLES.get(str(at[-1]))
+        return f"expected {_EXPECTED[kind]}, found {_shown(value)}" + (f"; write {example}" if example else "")
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
     return f"{message[:1].lower()}{message[1:]}, found {_shown(value)}"
 
 
@@ -247,15 +284,47 @@ def _owner(at: tuple[str | int, ...]) -> type[BaseModel]:
 
 
 def _example(field: str) -> str:
-    examples = {
-        "name": "name: my-experiment",
-        "tasks": "tasks: [bundled]",
-        "arms": "arms: a list of {name, topology, roles}",
-        "topology": "topology: solo",
-        "roles": "roles: {solo: sim-claude-opus-5-5}",
-        "model": "model: a name of the registry",
-    }
-    return examples.get(field, f"{field}: ...")
+    return _EXAMPLES.get(field, f"{field}: ...")
+
+
+_EXAMPLES = {
+    "name": "name: my-experiment",
+    "tasks": "tasks: [bundled]",
+    "arms": "arms: a list of {name, topology, roles}",
+    "topology": "topology: solo",
+    "roles": "roles: {solo: sim-claude-opus-5-5}",
+    "model": "model: a name of the registry",
+    "limits": "limits: {max_turns: 100}",
+}
+
+_BOUNDS = {
+    "greater_than_equal": ("at least", "ge"),
+    "greater_than": ("more than", "gt"),
+    "less_than_equal": ("at most", "le"),
+}
+
+_WHOLE, _NUMBER, _MAPPING = "a whole number such as 3", "a number such as 1.5", "a mapping of fields"
+_MOMENT = "a date-time like 2026-11-24T12:00:00Z"
+
+_EXPECTED = {
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_parsing_size": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": _NUMBER,
+    "decimal_type": _NUMBER,
+    "decimal_parsing": _NUMBER,
+    "string_type": "text in quotes",
+    "list_type": "a list such as [a, b]",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "datetime_type": _MOMENT,
+    "datetime_parsing": _MOMENT,
+    "datetime_from_date_parsing": _MOMENT,
+    "datetime_object_invalid": _MOMENT,
+}
 
 
 def _shown(value: object) -> str:

@@ -123,11 +123,14 @@ def load_tasks(path: Path) -> tuple[list[Task], list[TaskInvalid]]:
     are no children. Raises TaskInvalid when `path` is no directory or holds no child, or is itself an invalid task.
     """
     path = Path(path)
-    if not path.is_dir():
-        raise TaskInvalid(f"{path}: expected a task directory or a directory of tasks, found none: check the path")
-    if (path / "task.toml").exists():
-        return [load_task(path)], []
-    children = sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+    try:
+        if not path.is_dir():
+            raise TaskInvalid(f"{path}: expected a task directory or a directory of tasks, found none: check the path")
+        if (path / "task.toml").exists():
+            return [load_task(path)], []
+        children = sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+    except OSError as error:
+        raise TaskInvalid(f"{path}: cannot be read ({error.strerror}): mend its mode or the path") from None
     if not children:
         raise TaskInvalid(f"{path}: no task.toml here and no directory that could hold one: name a task's directory")
     tasks: list[Task] = []
@@ -142,6 +145,15 @@ def load_tasks(path: Path) -> tuple[list[Task], list[TaskInvalid]]:
 
 def load_task(path: Path) -> Task:
     """Reads one task directory. Raises TaskInvalid: one line, naming file, field, what was expected and the mend."""
+    try:
+        return _load(path)
+    except OSError as error:
+        raise TaskInvalid(
+            f"task {Path(path).name}: {error.filename} cannot be read ({error.strerror}): mend its mode"
+        ) from None
+
+
+def _load(path: Path) -> Task:
     given = Path(os.path.abspath(path))
     name = given.name
     if not _NAME.fullmatch(name):
@@ -168,6 +180,8 @@ def load_task(path: Path) -> Task:
     dockerfile = root / "environment" / "Dockerfile"
     compose = any((root / "environment" / compose).is_file() for compose in _COMPOSE)
     if not (dockerfile.is_file() or compose or config.environment.docker_image):
+        if dockerfile.exists():
+            raise TaskInvalid(f"task {name}: environment/Dockerfile is a directory, expected a file: write it anew")
         raise TaskInvalid(
             f"task {name}: environment/Dockerfile is missing: write it, or name an image in [environment] docker_image"
         )
@@ -257,6 +271,8 @@ def _requires(name: str, value: object) -> tuple[str, ...]:
 
 
 def _need_file(name: str, root: Path, relative: str, mend: str) -> None:
+    if (root / relative).is_dir():
+        raise TaskInvalid(f"task {name}: {relative} is a directory, expected a file: {mend}")
     if not (root / relative).is_file():
         raise TaskInvalid(f"task {name}: {relative} is missing: {mend}")
 

@@ -64,6 +64,13 @@ def test_a_file_of_the_user_adds_models_and_replaces_shipped_ones(tmp_path: Path
         (("models:", "model:"), "expected one key `models:`"),
         (("provider:", "provider: ["), "line 5: no valid YAML"),
         (("    cache: none", "    cache: none\n    cache: none"), "'cache' stands twice"),
+        (
+            ("    cache: none", "    ? [a]\n    : b\n    cache: none"),
+            "line 10: no valid YAML: a key must be",
+        ),
+        (("max_output_tokens: 1000", "max_output_tokens: 2026-13-01"), "models.mine.limits.max_output_tokens: Input"),
+        (("cache: none", "cache: 2026-13-01"), "models.mine.cache: unknown cache policy '2026-13-01'; there are"),
+        (("cache: none", f"cache: {'[' * 1500}{']' * 1500}"), "nested too deep; give each model its fields"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, change: tuple[str, str], told: str) -> None:

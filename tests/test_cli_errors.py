@@ -1,12 +1,16 @@
 """The command line's mistakes: one line on stderr, exit code 2, no traceback."""
 
+import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from experiments.cli import main
+from experiments.store.journal import journal_folder
 
 SPEC = """\
 name: tiny
@@ -54,8 +58,9 @@ def spec(tmp_path: Path) -> Path:
         ("name: tiny", "nam: tiny", "nam: unknown field; did you mean 'name'?"),
         ("sim-claude-opus-5-5}", "sim-claude-opus-5-5}\n    parameters: {rounds: 3}", "arms[0].parameters: "),
         ("solo: sim-claude-opus-5-5", "solo: {model: sim-deepseek-v4-flash, lifetime: 1h}", "has no lifetime '1h'"),
+        ("name: tiny", "name: tiny\nmodels: [none.yaml]", "spec.yaml:2: models[0]: "),
+        ("name: tiny", "name: tiny\nprices: [none.toml]", "spec.yaml:2: prices[0]: "),
         ("name: tiny", "name: tiny\nmodels: [none.yaml]", "none.yaml: cannot be read"),
-        ("name: tiny", "name: tiny\nprices: [none.toml]", "none.toml"),
         ("name: tiny", "name: tiny\nsandbox: host\nmodels: [real.yaml]", "host sandbox isolates nothing"),
         (
             "roles: {solo: sim-claude-opus-5-5}",
@@ -120,7 +125,14 @@ def test_the_host_sandbox_is_refused_to_a_served_simulator(spec: Path, capsys: p
             ["run", "quickstart", "--sandbox", "dokcer"],
             "--sandbox: 'dokcer' is not known; expected auto, bubblewrap or host",
         ),
+        (["run", "quickstart", "--as", "a b"], "beginning with a letter or digit"),
         (["run", "quickstart", "--simulator", "nonsense"], "--simulator"),
+        (["run", "quickstart", "--simulator", "http://[bad"], "--simulator: 'http://[bad' is no address"),
+        (["run", "quickstart", "--simulator", "http://127.0.0.1:99999"], "is no address"),
+        (["run", "quickstart", "--simulator", "http://127.0.0.1:port"], "is no address"),
+        (["run", "quickstart", "--simulator", "http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer (Connection"),
+        (["run", "x" * 5000], "cannot be read (File name too long)"),
+        (["run", "quickstart", "--db", "/proc/x.duckdb"], "/proc/x.duckdb: its folder of journals"),
         (["rnu"], "No such command 'rnu'"),
         (["compare", "x", "--db", "none.duckdb"], "none.duckdb: no such database"),
         (["query", "SELECT 1", "--db", "none.duckdb"], "none.duckdb: no such database"),
@@ -141,6 +153,94 @@ def test_a_wrong_command_is_one_line(
     monkeypatch.chdir(tmp_path)
     assert expected in refusal(capsys, *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "is no simulator (status 404 for /v1/models)"),
+        (b"SSH-2.0-OpenSSH\r\n", "does not answer (SSH-2.0"),
+        (b"", "does not answer (timed out)"),
+    ],
+)
+def test_a_server_that_is_no_simulator_is_refused_before_the_first_trial(
+    spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: bytes, expected: str
+) -> None:
+    monkeypatch.setattr(sys.modules["experiments.cli.run"], "PROBE_S", 5.0 if answer else 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(answer)
+                peer.recv(1000)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        said = refusal(capsys, "run", str(spec), "--simulator", address, "--db", str(spec.parent / "x.duckdb"))
+        thread.join(timeout=10)
+    assert f"--simulator: {address} {expected}" in said
+    assert not (spec.parent / "x.duckdb").exists()
+
+
+def test_a_plan_too_large_to_be_held_is_refused_before_it_is_made(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = "".join(
+        f"  - {{name: a{number}, topology: solo, roles: {{solo: sim-claude-opus-5-5}}}}\n" for number in range(120)
+    )
+    spec.write_text(f"name: tiny\ntasks: [bundled/archive-intake]\nrepeats: 10000\narms:\n{arms}")
+    assert "spec.yaml:3: repeats: plans 1,200,000 trials, more than 1,000,000" in refusal(capsys, "run", str(spec))
+
+
+def test_a_file_in_the_place_of_the_journals_is_named(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    database = spec.parent / "x.duckdb"
+    journals = journal_folder(database)
+    journals.write_text("")
+    said = refusal(capsys, "run", str(spec), "--db", str(database))
+    assert f"{journals}: expected a folder for the journals, found a file; move it away" in said
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no mode closes a folder to root")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "quickstart", "--db", "closed/x.duckdb"],
+        ["run", "closed/x.yaml"],
+        ["query", "SELECT 1", "--db", "closed/x.duckdb"],
+        ["compare", "x", "--db", "closed/x.duckdb"],
+        ["tasks", "list", "closed"],
+    ],
+)
+def test_a_closed_folder_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    try:
+        said = refusal(capsys, *arguments)
+    finally:
+        closed.chmod(0o755)
+    assert "closed" in said
+    assert "Permission denied" in said
+
+
+def test_ctrl_c_before_the_first_trial_is_said(spec: Path) -> None:
+    code = (
+        "import os, signal, sys\nimport experiments.experiment as module\nfrom experiments.cli import main\n"
+        "load = module.load\n"
+        "def interrupted(*given, **named):\n    os.kill(os.getpid(), signal.SIGINT)\n    return load(*given, **named)\n"
+        "module.load = interrupted\nmain(sys.argv[1:])"
+    )
+    database = str(spec.parent / "x.duckdb")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", str(spec), "--db", database], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 130
+    assert done.stderr == "stopped; run the same command again to go on with what is left\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -194,6 +194,14 @@ GOOD = '[[price]]\nmodel = "m"\nsource = "s"\nusd_per_mtok = { input = 1, output
     ("text", "complaint"),
     [
         ("[[price]\n", "is not valid TOML"),
+        ("[[price]]\nmodel = \n", "(Invalid value (at line 2, column 9)); mend that line"),
+        (GOOD + "tiers = [", "(Invalid value (at line 5, the end of the file)); mend that line"),
+        (GOOD + f"tiers = {'9' * 5000}\n", "is not valid TOML"),
+        (GOOD + f"tiers = {'[' * 5000}{']' * 5000}\n", "is not valid TOML"),
+        (
+            GOOD + "valid_from = 0001-01-01T00:00:00+14:00\n",
+            "entry 1 (m): valid_from: must lie in",
+        ),
         ("prices = []\n", "prices: is not a field of a price file; known: price"),
         ("price = 3\n", "price: "),
         ("price = [3]\n", "entry 1 (not a table)"),

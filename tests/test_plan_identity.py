@@ -14,6 +14,9 @@ NAMES = st.lists(st.text(st.characters(codec="ascii", categories=["L", "N"]), mi
                  min_size=1, max_size=5, unique=True)  # fmt: skip
 
 
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+
+
 def planned(arms: list[str], tasks: list[str], repeats: int, seed: int, experiment: str = "e", turns: int = 9) -> Plan:
     spec = Spec.model_validate(
         {
@@ -31,7 +34,7 @@ def planned(arms: list[str], tasks: list[str], repeats: int, seed: int, experime
     )
 
 
-@given(NAMES, NAMES, st.integers(1, 4), st.integers())
+@given(NAMES, NAMES, st.integers(1, 4), SEEDS)
 def test_every_arm_task_and_repeat_is_planned_once_under_an_id_of_its_own(
     arms: list[str], tasks: list[str], repeats: int, seed: int
 ) -> None:
@@ -43,7 +46,7 @@ def test_every_arm_task_and_repeat_is_planned_once_under_an_id_of_its_own(
     assert [trial.position for trial in trials] == list(range(len(trials)))
 
 
-@given(NAMES, NAMES, st.integers(1, 4), st.integers())
+@given(NAMES, NAMES, st.integers(1, 4), SEEDS)
 def test_each_block_runs_every_arm_once_on_one_task(arms: list[str], tasks: list[str], repeats: int, seed: int) -> None:
     trials = planned(arms, tasks, repeats, seed).trials
     for start in range(0, len(trials), len(arms)):
@@ -52,7 +55,7 @@ def test_each_block_runs_every_arm_once_on_one_task(arms: list[str], tasks: list
         assert len({(trial.task, trial.repeat) for trial in block}) == 1
 
 
-@given(NAMES, NAMES, st.integers(1, 3), st.integers(1, 3), st.integers())
+@given(NAMES, NAMES, st.integers(1, 3), st.integers(1, 3), SEEDS)
 def test_added_repeats_leave_earlier_trials_what_they_are(
     arms: list[str], tasks: list[str], repeats: int, more: int, seed: int
 ) -> None:
@@ -60,7 +63,7 @@ def test_added_repeats_leave_earlier_trials_what_they_are(
     assert after[: len(before)] == before
 
 
-@given(NAMES, NAMES, st.integers())
+@given(NAMES, NAMES, SEEDS)
 def test_an_added_arm_or_task_leaves_the_ids_nonces_and_hashes_of_the_others(
     arms: list[str], tasks: list[str], seed: int
 ) -> None:

@@ -1,6 +1,10 @@
 """Whole runs on simulated models in real sandboxes: what is run, what is kept, what is never repeated."""
 
 import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 
@@ -61,12 +65,30 @@ async def test_a_changed_limit_is_refused_by_name_unless_it_gets_a_name_of_its_o
     assert rows(database) == before
 
 
+@contextmanager
+def gone_after_one_answer() -> Iterator[str]:
+    """The address of a provider that answers once, so that a run begins, and cannot be reached from then on."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with server:
+            peer, _ = server.accept()
+        with peer:
+            peer.recv(1000)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}"
+    thread.join(timeout=10)
+
+
 def test_a_provider_that_cannot_be_reached_is_no_score_and_is_tried_again_next_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = tmp_path / "x.duckdb"
-    with pytest.raises(SystemExit) as end:
-        main(["run", str(write_spec(tmp_path)), "--db", str(database), "--simulator", "http://127.0.0.1:9"])
+    with gone_after_one_answer() as address, pytest.raises(SystemExit) as end:
+        main(["run", str(write_spec(tmp_path)), "--db", str(database), "--simulator", address])
     assert end.value.code == 1
     assert "1 of 1 planned trials have no score" in (said := capsys.readouterr()).out
     assert "broke and has no score" in said.err

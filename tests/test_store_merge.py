@@ -307,7 +307,7 @@ def _one_call(book: TrialJournal, usage: dict[str, object] | None, outcome: str)
     ("usage", "told"),
     [
         ({"input_tokens": 5, "output_tokens": -1}, "output_tokens"),
-        ({"input_tokens": 10**12, "output_tokens": 1}, "more than"),
+        ({"input_tokens": 10**12, "output_tokens": 1}, "from 0 to 1,000,000,000"),
         ({"input_tokens": 10, "output_tokens": 1, "cost": 10**9}, "a bill of"),
         ({"input_tokens": "many", "output_tokens": 1}, "input_tokens"),
         ({}, "tokens"),

@@ -361,6 +361,44 @@ def test_a_query_without_end_is_stopped(filled: Path) -> None:
         query(filled, "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b", timeout_s=0.2)
 
 
+def test_an_answer_longer_than_wanted_is_refused_without_being_held(filled: Path) -> None:
+    with pytest.raises(QueryError, match=r"more than 1,000 rows; aggregate them, or add a LIMIT"):
+        query(filled, "SELECT * FROM range(1000000000000)", max_rows=1000)
+    assert len(query(filled, "SELECT * FROM range(1000)", max_rows=1000).rows) == 1000
+
+
+def test_a_query_may_not_take_all_memory(filled: Path) -> None:
+    with Reader(filled) as reader:
+        assert reader.query("SELECT current_setting('memory_limit'), current_setting('temp_directory')").rows == [
+            ("1.8 GiB", "")
+        ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"kind":"sent"}\n', b'{"kind":"ended","key":"k"}\n', b"no json\n", b"[]\n"],
+)
+def test_a_damaged_segment_is_left_out_with_a_warning(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "test.duckdb"
+    Store(path).register(PLAN, MODELS)
+    journal_folder(path).mkdir(exist_ok=True)
+    damaged = journal_folder(path) / "bad.jsonl"
+    damaged.write_bytes(line)
+    with Reader(path) as reader:
+        assert reader.query("SELECT count(*) FROM trials").rows == [(len(PLAN.trials),)]
+        (warning,) = reader.warnings
+    assert warning.startswith(str(damaged))
+    assert "move it away" in warning
+    damaged.unlink()
+    with Reader(path) as reader:
+        assert reader.warnings == ()
+
+
+def test_a_path_that_cannot_be_looked_up_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot be read|no such database"):
+        query(tmp_path / ("x" * 5000), "SELECT 1")
+
+
 def test_a_writer_that_does_not_let_go_ends_the_wait_of_a_reader(filled: Path) -> None:
     child = subprocess.Popen(
         [

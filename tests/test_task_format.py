@@ -1,5 +1,6 @@
 """Loading task directories: both spellings of task.toml, and one line for whatever is wrong."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,34 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str, wanted: str) -> None
     path = write_task(tmp_path / "t")
     (path / name).unlink()
     assert message(path).startswith(wanted)
+
+
+@pytest.mark.parametrize(
+    "name", ["task.toml", "instruction.md", "tests/test.sh", "environment/Dockerfile", "solution/solve.sh"]
+)
+def test_a_directory_in_the_place_of_a_file_is_called_one(tmp_path: Path, name: str) -> None:
+    path = write_task(tmp_path / "t")
+    (path / name).unlink()
+    (path / name).mkdir()
+    assert message(path).startswith(f"task t: {name} is a directory, expected a file: ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="no mode closes a folder to root")
+@pytest.mark.parametrize("name", ["solution", "tests", "environment"])
+def test_a_closed_folder_of_a_task_is_named(tmp_path: Path, name: str) -> None:
+    path = write_task(tmp_path / "t")
+    (path / name).chmod(0)
+    try:
+        said = message(path)
+    finally:
+        (path / name).chmod(0o755)
+    assert said.startswith(f"task t: {path / name}")
+    assert "cannot be read (Permission denied): mend its mode" in said
+
+
+def test_a_path_that_no_system_can_look_up_is_no_traceback(tmp_path: Path) -> None:
+    with pytest.raises(TaskInvalid, match=r"cannot be read \(File name too long\)|found none: check the path"):
+        load_tasks(tmp_path / ("x" * 5000))
 
 
 def test_an_empty_instruction_is_refused(tmp_path: Path) -> None:

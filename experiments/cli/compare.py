@@ -28,13 +28,14 @@ def compare(
 
 def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) -> None:
     """Raises UnknownExperiment, StoreError."""
-    from experiments.cli.terminal import console, one_line, say
+    from experiments.cli.terminal import console, one_line, say, warn
     from experiments.statistics.comparison import SHARE, comparison, expiry_sources
     from experiments.store.reader import Reader
 
     with Reader(database) as reader:
         lines = comparison(reader, experiment, arms)
         sources = expiry_sources(reader, experiment)
+        warn(reader.warnings)
     say(f"experiment {one_line(experiment)}{_stamp(lines)}")
     console().print(_table(lines))
     for source in sources:

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from experiments.runner import Report
 
 
+PROBE_S = 3.0
+"""How long a served simulator may take to answer before the first trial."""
+
+
 def run(
     spec: Annotated[
         str, typer.Argument(help="A spec file, or the name of a shipped spec: quickstart.", metavar="SPEC")
@@ -38,6 +42,26 @@ def run(
 
     Exit code 1 when a trial broke or the simulator's bill differs from the ledger, 130 after Ctrl-C.
     """
+    from experiments.cli.terminal import say
+
+    try:
+        _run(spec, database, name, concurrency, sandbox, simulator, tuple(models or ()), allow_host_network)
+    except KeyboardInterrupt:
+        # While the trials run a signal is theirs; this is before them, or after.
+        say("stopped; run the same command again to go on with what is left", stderr=True)
+        raise typer.Exit(130) from None
+
+
+def _run(
+    spec: str,
+    database: Path,
+    name: str | None,
+    concurrency: int | None,
+    sandbox: str | None,
+    simulator: str | None,
+    models: tuple[Path, ...],
+    allow_host_network: bool,
+) -> None:
     import asyncio
 
     from experiments.cli.compare import print_comparison
@@ -46,9 +70,11 @@ def run(
     from experiments.experiment import find_spec, load
 
     experiment = load(
-        find_spec(spec), name=name, sandbox=sandbox, concurrency=concurrency, models=tuple(models or ()),
+        find_spec(spec), name=name, sandbox=sandbox, concurrency=concurrency, models=models,
         simulator_url=simulator,
     )  # fmt: skip
+    if simulator is not None:
+        _reach(simulator)
     from experiments.runner import run_experiment
 
     with watching() as watch:
@@ -65,6 +91,33 @@ def run(
         say(f"`fullchain run {spec} --as NAME` starts a fresh experiment.")
     print_comparison(database, experiment.name)
     _end(report)
+
+
+def _reach(simulator: str) -> None:
+    """Raises SpecError when no simulator answers there: every trial would break."""
+    import http.client
+    from urllib.parse import urlsplit
+
+    from experiments.errors import SpecError
+
+    at = urlsplit(simulator)
+    kind = http.client.HTTPSConnection if at.scheme == "https" else http.client.HTTPConnection
+    connection = kind(at.hostname or "", at.port, timeout=PROBE_S)
+    try:
+        connection.request("GET", f"{at.path.rstrip('/')}/v1/models", headers={"Authorization": "Bearer probe"})
+        status = connection.getresponse().status
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise SpecError(
+            f"--simulator: {simulator} does not answer ({reason}); start one with `fullchain simulate`"
+        ) from None
+    finally:
+        connection.close()
+    if status != http.client.OK:
+        raise SpecError(
+            f"--simulator: {simulator} is no simulator (status {status} for /v1/models); "
+            "give the address that `fullchain simulate` prints"
+        )
 
 
 def _end(report: "Report") -> None:

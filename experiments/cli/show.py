@@ -24,6 +24,9 @@ CLASSES = {
 
 COMMAND_WIDTH = 72
 
+WHAT_WIDTH = 160
+"""Longer lines of output are folded: every line of the table is as wide as its widest."""
+
 REBUILDS = ("expiry_rebuild", "change_rebuild", "eviction", "race")
 
 
@@ -37,7 +40,7 @@ def show(
 
     Every call, command and hand-over: role, tokens by class, dollars, causes and idle gap.
     """
-    from experiments.cli.terminal import console, say
+    from experiments.cli.terminal import console, say, warn
     from experiments.store.reader import Reader
 
     with Reader(database) as reader:
@@ -48,6 +51,7 @@ def show(
             "SELECT * FROM attempts WHERE trial_id = ? AND attempt = ?",
             [row["id"], row["attempt"]],
         )
+    warn(reader.warnings)
     for line in _heading(row, lines[0] if lines else {}):
         say(line)
     console().print(_timeline(events, output))
@@ -125,7 +129,7 @@ def _timeline(events: list[Line], output: bool) -> "object":
     made.add_column("role", no_wrap=True)
     made.add_column("$", justify="right", no_wrap=True)
     made.add_column("idle", justify="right", no_wrap=True)
-    made.add_column("what", overflow="fold", ratio=1)
+    made.add_column("what", overflow="fold", ratio=1, max_width=WHAT_WIDTH)
     made.add_column("causes of the prompt's tokens", overflow="fold")
     for event in events:
         rebuilt = any(cause in (event.get("causes") or "") for cause in REBUILDS)

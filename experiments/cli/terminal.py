@@ -3,14 +3,15 @@ of theirs may steer a terminal, and no bracket of theirs is markup."""
 
 import sys
 import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PIPE_WIDTH = 240
-"""Columns when nobody says how wide the reader is: tables in a file or a pipe are not folded."""
+PIPE_WIDTH = 100_000
+"""Columns when nobody says how wide the reader is: a table in a file or a pipe takes what its cells need, unfolded."""
 
 
 def console(*, stderr: bool = False) -> "Console":
@@ -30,6 +31,36 @@ def table(*headings: tuple[str, str]) -> "Table":
     for title, side in headings:
         made.add_column(title, justify="right" if side == "right" else "left", overflow="fold", no_wrap=side == "right")
     return made
+
+
+def fits(headings: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> bool:
+    """Whether a table of these plain cells can stand in `width` columns with no cell folded."""
+    from rich.cells import cell_len
+
+    wide = [cell_len(heading) for heading in headings]
+    for row in rows:
+        for place, cell in enumerate(row):
+            wide[place] = max(wide[place], *(cell_len(line) for line in cell.split("\n")))
+    return sum(wide) + 2 * len(wide) <= width
+
+
+def say_records(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """One field a line, for rows too wide for a table; the lines of one value stand below each other."""
+    from rich.cells import cell_len
+
+    name_width = max((cell_len(heading) for heading in headings), default=0)
+    indent = "\n" + " " * name_width + "   "
+    for number, row in enumerate(rows, start=1):
+        say(f"-- row {number} --")
+        for heading, cell in zip(headings, row, strict=True):
+            padding = " " * (name_width - cell_len(heading))
+            say(f"{heading}{padding} | {cell}".replace("\n", indent).rstrip())
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """A line each on stderr."""
+    for warning in warnings:
+        say(f"warning: {one_line(warning)}", stderr=True)
 
 
 def plain(text: str) -> str:

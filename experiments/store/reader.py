@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from cost_model.prices import PriceBook
-from experiments.errors import QueryError, StoreMissing, UnknownExperiment
+from experiments.errors import JournalDamaged, QueryError, StoreError, StoreMissing, UnknownExperiment
 from experiments.store import migrations
 from experiments.store.attempts import Rows, attempt_rows
-from experiments.store.database import PATIENCE_S, Columns, as_relation, one_line, retried, table_columns
+from experiments.store.database import PATIENCE_S, Columns, as_relation, one_line, retried, table_columns, unfit
 from experiments.store.facts import experiments_of, load_facts, unmerged
+from experiments.store.journal import journal_folder
 from experiments.store.ledger import Facts
 from experiments.store.segment import segments
 from experiments.store.settle import settle_trials
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 QUERY_TIMEOUT_S = 120.0
+QUERY_ROWS = 1_000_000
+"""Rows of one answer that a person gets: all of them are held in memory."""
+
+MEMORY_LIMIT = "2GB"
+"""Of DuckDB's own working memory in a reader, which may not spill to disk."""
 
 LOCK_DOWN = ("SET enable_external_access = false", "SET lock_configuration = true")
 
@@ -40,16 +46,26 @@ class Reader:
     """All tables and views, for reading, in a `with` block: every answer in it speaks of one moment.
 
     Leave it soon: while it is open no run can merge. An older file is upgraded first, a missing one is never created.
+    `warnings` names what a journal holds that cannot be read or booked, a line each: it is left out of every answer.
     """
 
     def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
         self.path = path
         self.patience_s = patience_s
+        self.warnings: tuple[str, ...] = ()
         self._connection: DuckDBPyConnection | None = None
 
     def __enter__(self) -> Self:
         """Raises StoreMissing, StoreLocked, StoreNewer, JournalDamaged, StoreError."""
-        if not self.path.is_file():
+        import duckdb
+
+        try:
+            there = self.path.is_file()
+        except OSError as error:
+            raise StoreError(
+                f"{self.path}: cannot be read ({error.strerror}); mend the folder's mode, or name another with --db"
+            ) from None
+        if not there:
             raise StoreMissing(f"{self.path}: no such database; run an experiment first, or name the file with --db")
         connection = retried(self.path, lambda: _attach(self.path), self.patience_s)
         try:
@@ -58,7 +74,15 @@ class Reader:
                 Store(self.path, patience_s=self.patience_s).upgrade()
                 connection = retried(self.path, lambda: _attach(self.path), self.patience_s)
             connection.execute("BEGIN")
-            _tables(connection, self.path)
+            try:
+                self.warnings = _tables(connection, self.path)
+            except (duckdb.Error, TypeError) as error:
+                if not unfit(error):
+                    raise
+                raise JournalDamaged(
+                    f"{journal_folder(self.path)}: a record does not fit its column ({one_line(error)[:200]}); "
+                    "move the damaged file away"
+                ) from error
             connection.execute(migrations.views())
             connection.execute("COMMIT")
             for statement in LOCK_DOWN:
@@ -89,8 +113,10 @@ class Reader:
         parameters: Sequence[object] | Mapping[str, object] | None = None,
         *,
         timeout_s: float = QUERY_TIMEOUT_S,
+        max_rows: int | None = None,
     ) -> Answer:
-        """Answers one SELECT. Raises QueryError, one line, for SQL that fails, is no SELECT, or takes too long."""
+        """Answers one SELECT. Raises QueryError, one line, for SQL that fails, is no SELECT, takes too long or has more
+        than `max_rows` rows."""
         import duckdb
 
         watch = threading.Timer(timeout_s, self.connection.interrupt)
@@ -103,7 +129,12 @@ class Reader:
             watch.start()
             self.connection.execute(statements[0], parameters)
             columns = [column[0] for column in self.connection.description or ()]
-            return Answer(columns, self.connection.fetchall())
+            if max_rows is None:
+                return Answer(columns, self.connection.fetchall())
+            rows = self.connection.fetchmany(max_rows + 1)
+            if len(rows) > max_rows:
+                raise QueryError(f"the answer has more than {max_rows:,} rows; aggregate them, or add a LIMIT")
+            return Answer(columns, rows)
         except duckdb.InterruptException:
             raise QueryError(f"the query took over {timeout_s:g} s and was stopped; ask for less") from None
         except duckdb.Error as error:
@@ -112,10 +143,17 @@ class Reader:
             watch.cancel()
 
 
-def query(path: Path, sql: str, *, timeout_s: float = QUERY_TIMEOUT_S, patience_s: float = PATIENCE_S) -> Answer:
+def query(
+    path: Path,
+    sql: str,
+    *,
+    timeout_s: float = QUERY_TIMEOUT_S,
+    patience_s: float = PATIENCE_S,
+    max_rows: int = QUERY_ROWS,
+) -> Answer:
     """Column names and rows of one SELECT. Raises what Reader and Reader.query do."""
     with Reader(path, patience_s=patience_s) as reader:
-        return reader.query(sql, timeout_s=timeout_s)
+        return reader.query(sql, timeout_s=timeout_s, max_rows=max_rows)
 
 
 def _attach(path: Path) -> "DuckDBPyConnection":
@@ -133,6 +171,7 @@ def _attach(path: Path) -> "DuckDBPyConnection":
         connection.execute("SET TimeZone = 'UTC'")
         # Spilling to disk is not for a reader: it would leave a folder beside the database.
         connection.execute("SET temp_directory = ''")
+        connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
         quoted = str(path).replace("'", "''")
         connection.execute(f"ATTACH '{quoted}' AS store (READ_ONLY)")
     except BaseException:
@@ -141,10 +180,10 @@ def _attach(path: Path) -> "DuckDBPyConnection":
     return connection
 
 
-def _tables(connection: "DuckDBPyConnection", path: Path) -> None:
-    """One view a table: the stored rows, and those that only a journal holds yet."""
+def _tables(connection: "DuckDBPyConnection", path: Path) -> tuple[str, ...]:
+    """One view a table: the stored rows, and those that only a journal holds yet. Returns what had to be left out."""
     columns = table_columns(connection, "store")
-    rows = _unmerged(connection, path)
+    rows, left_out = _unmerged(connection, path)
     trials = sorted({str(row["trial_id"]) for row in rows.get("attempts", ())})
     connection.execute("CREATE SCHEMA live")
     for table, types in columns.items():
@@ -157,6 +196,7 @@ def _tables(connection: "DuckDBPyConnection", path: Path) -> None:
         )
     if trials:
         _settle(connection, trials)
+    return left_out
 
 
 def _create_live(
@@ -179,9 +219,13 @@ def _settle(connection: "DuckDBPyConnection", trials: list[str]) -> None:
     )
 
 
-def _unmerged(connection: "DuckDBPyConnection", path: Path) -> Rows:
-    """Rows of attempts that only a journal holds. The attached file cannot change meanwhile: nobody can merge."""
+def _unmerged(connection: "DuckDBPyConnection", path: Path) -> tuple[Rows, tuple[str, ...]]:
+    """Rows of attempts that only a journal holds, and a line for each segment or attempt that cannot be booked.
+
+    The attached file cannot change meanwhile: nobody can merge.
+    """
     found: Rows = {}
+    left_out: list[str] = []
     facts: dict[str, Facts] = {}
     book: list[PriceBook] = []
 
@@ -191,8 +235,14 @@ def _unmerged(connection: "DuckDBPyConnection", path: Path) -> Rows:
         return book[0]
 
     for segment in segments(path):
-        alive = segment.alive()
-        attempts = segment.attempts()
+        try:
+            alive, attempts = segment.alive(), segment.attempts()
+        except JournalDamaged as error:
+            left_out.append(str(error))
+            continue
+        except OSError as error:
+            left_out.append(f"{segment.path}: cannot be read ({error.strerror}); mend its mode or move it away")
+            continue
         experiments = experiments_of(connection, (trial for trial, _ in attempts), "store.")
         for name in unmerged(connection, attempts, "store."):
             experiment = experiments.get(name[0])
@@ -202,6 +252,11 @@ def _unmerged(connection: "DuckDBPyConnection", path: Path) -> Rows:
                 )
             if experiment not in facts:
                 facts[experiment] = load_facts(connection, experiment, shipped, "store.")
-            for table, lines in attempt_rows(attempts[name], facts[experiment], alive=alive).items():
+            try:
+                booked = attempt_rows(attempts[name], facts[experiment], alive=alive)
+            except JournalDamaged as error:
+                left_out.append(f"{segment.path}: {error}")
+                continue
+            for table, lines in booked.items():
                 found.setdefault(table, []).extend(lines)
-    return found
+    return found, tuple(left_out)

@@ -108,11 +108,13 @@ def by_attempt(events: Iterable[Event], where: str) -> dict[tuple[str, int], lis
         if kind in ("ended", "judged"):
             attempt = owner.get(event.get("key"))
             if attempt is None:
-                raise JournalDamaged(f"{where}: {kind} for the call {event.get('key')!r} that was never sent")
+                raise JournalDamaged(
+                    f"{where}: {kind} for the call {event.get('key')!r} that was never sent; move it away"
+                )
         else:
             trial, number = event.get("trial_id"), event.get("attempt")
             if not isinstance(trial, str) or not isinstance(number, int):
-                raise JournalDamaged(f"{where}: {kind} without trial_id and attempt")
+                raise JournalDamaged(f"{where}: {kind} without trial_id and attempt; move it away")
             attempt = (trial, number)
             if kind == "sent":
                 owner[event.get("key")] = attempt
