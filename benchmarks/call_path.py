@@ -211,6 +211,9 @@ async def run_out(role: Role) -> None:
 async def measure() -> bool:
     tasks, _ = load_tasks(bundled_tasks())
     holds = True
+    # As a run does before its first trial.
+    gc.collect()
+    gc.freeze()
     for name, model in MODELS.items():
         memory, simulated = provider_from_memory(), simulated_provider(tasks=tasks)
         await cpu_ms_a_call(memory, model, 8, 5)

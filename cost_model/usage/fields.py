@@ -22,9 +22,8 @@ class UsageFields:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
-            raise self.error(
-                f"{self._path}{name} must be a whole number of tokens from 0 to {MOST_TOKENS:,}, not {str(value)[:40]!r}"
-            )
+            expected = f"a whole number of tokens from 0 to {MOST_TOKENS:,}"
+            raise self.error(f"{self._path}{name} must be {expected}, not {str(value)[:40]!r}")
         return value
 
     def needed(self, name: str) -> int:
