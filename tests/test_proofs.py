@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 REDUCED = os.environ.get("FULLCHAIN_PROOFS") == "reduced"
 KILLS = 5 if REDUCED else 40
+REPEATS = 2 if REDUCED else 12
 
 
 @pytest.mark.timeout(1200)
@@ -58,7 +59,7 @@ async def test_a_run_that_is_killed_again_and_again_loses_no_call_and_doubles_no
     chance = random.Random(20261130)  # noqa: S311  (repeatable, not secret)
     finished = [0]
     for _ in range(KILLS):
-        with started(tmp_path, database) as run:
+        with started(tmp_path, database, REPEATS) as run:
             await asyncio.sleep(chance.uniform(0.3, 6.0))
             processes = family(run.pid)
             run.kill()
@@ -67,7 +68,7 @@ async def test_a_run_that_is_killed_again_and_again_loses_no_call_and_doubles_no
         if database.exists():
             finished.append(scalar(database, "SELECT count(*) FROM trials WHERE final_attempt IS NOT NULL"))
             assert finished[-1] >= finished[-2], "a finished trial was lost"
-    report = await run_experiment(small(tmp_path, PAIR, repeats=2), database)
+    report = await run_experiment(small(tmp_path, PAIR, repeats=REPEATS), database)
     assert report.left == 0
     billed: dict[str, Billed] = {}
     for path in bill_folder(database).glob("*.jsonl"):
@@ -81,5 +82,5 @@ async def test_a_run_that_is_killed_again_and_again_loses_no_call_and_doubles_no
     assert billed.keys() <= stored.keys()
     assert all(low <= billed[key].usd <= high for key, (low, high) in stored.items() if key in billed)
     assert scalar(database, "SELECT max(n) FROM (SELECT count(*) AS n FROM calls GROUP BY key)") == 1
-    assert scalar(database, "SELECT count(*) FROM attempts WHERE outcome <> 'unscored'") == 2
+    assert scalar(database, "SELECT count(*) FROM attempts WHERE outcome <> 'unscored'") == REPEATS
     print(f"\n{len(finished) - 1} kills, {len(stored)} calls stored, {lost} of them lost, {len(billed)} on the bill")

@@ -20,8 +20,8 @@ PATIENCE_S = 60
 
 
 @contextmanager
-def started(folder: Path, database: Path) -> Iterator["subprocess.Popen[str]"]:
-    spec = write_spec(folder, PAIR, repeats=2)
+def started(folder: Path, database: Path, repeats: int = 2) -> Iterator["subprocess.Popen[str]"]:
+    spec = write_spec(folder, PAIR, repeats=repeats)
     command = [sys.executable, "-m", "experiments.cli", "run", str(spec), "--db", str(database), "--concurrency", "2"]
     root = Path(__file__).parent.parent
     with subprocess.Popen(
