@@ -27,6 +27,11 @@ async def with_retries(
 
     Raises ProviderRefused when no try brought an answer, VisitEnded("context_full") when the prompt is too long.
     """
+    # Tenacity takes a tenth of a call's CPU, so it is set up only once a try has failed, and is given that failure.
+    try:
+        return await ask()
+    except TryFailed as error:
+        failures = [error]
     jitter = Random(name)  # noqa: S311  (spreads waits, guards nothing)
 
     def wait(state: RetryCallState) -> float:
@@ -44,11 +49,13 @@ async def with_retries(
         reraise=True,
     )
 
-    async def one_try() -> T:
+    async def next_try() -> T:
+        if failures:
+            raise failures.pop()
         return await ask()
 
     try:
-        return await retrying(one_try)
+        return await retrying(next_try)
     except TryFailed as error:
         if error.context_full:
             raise VisitEnded("context_full") from error

@@ -5,12 +5,11 @@ honour is left out by name.
 """
 
 import asyncio
-import gc
 import importlib
 import secrets
 import signal
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from cost_model.tokens import CLASSES
 from experiments.bill import Booked, Reconciliation, bill_folder, read_bill, reconcile
 from experiments.errors import PlanChanged, SpecError
 from experiments.experiment import Experiment, host_refusal
+from experiments.heap import settled_heap
 from experiments.interrupts import cancelling
 from experiments.plan import Plan, PlannedTrial, differences
 from experiments.run_lock import run_lock
@@ -189,7 +189,7 @@ class _Run:
         simulator, bill = self._simulator()
         await asyncio.to_thread(_warm, {entry.protocol for entry in self.experiment.models.values()})
         async with AsyncExitStack() as stack:
-            stack.enter_context(_settled_heap())
+            stack.enter_context(settled_heap())
             recording = await stack.enter_async_context(Recording(self.store, self.id))
             http = await stack.enter_async_context(open_http(simulator=simulator, simulator_url=self.simulator_url))
             bench = Bench(self.experiment, backend, recording.journal, http, self.allow_host_network)
@@ -268,18 +268,6 @@ def _warm(protocols: set[str]) -> None:
     """Imports what takes seconds before the first trial's clock runs."""
     for module in ("langgraph.graph", "langsmith", *(f"agents.clients.{protocol}" for protocol in sorted(protocols))):
         importlib.import_module(module)
-
-
-@contextmanager
-def _settled_heap() -> Iterator[None]:
-    """What is loaded by now lives as long as the run: the collector need not walk it again, which saves a tenth to a
-    third of the CPU of every call."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 class _Silent:

@@ -1,6 +1,7 @@
 """Safe looks into stream events: what a server sends may have any shape."""
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -14,8 +15,8 @@ def mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def mappings(value: object) -> Iterator[Mapping[str, object]]:
-    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+def mappings(value: object) -> Sequence[Mapping[str, object]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else ()
 
 
 def text(value: object) -> str:
@@ -44,7 +45,7 @@ class Fragments:
     """Strings that arrive in pieces, bounded over the whole answer."""
 
     def __init__(self) -> None:
-        self._parts: dict[object, list[str]] = {}
+        self._parts: defaultdict[object, list[str]] = defaultdict(list)
         self._size = 0
 
     def add(self, key: object, piece: str) -> None:
@@ -52,7 +53,7 @@ class Fragments:
         self._size += len(piece)
         if self._size > ANSWER_CHARACTERS:
             raise TryFailed(f"the answer is longer than {ANSWER_CHARACTERS:,} characters", retryable=False)
-        self._parts.setdefault(key, []).append(piece)
+        self._parts[key].append(piece)
 
     def whole(self, key: object) -> str:
         return "".join(self._parts.get(key, ()))

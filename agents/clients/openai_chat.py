@@ -20,6 +20,7 @@ from agents.transport.call import CALL, CurrentCall
 from agents.transport.routes import TIMEOUT
 from agents.wire_text import wire_text
 
+_OF_A_CALL = frozenset(("index", "id", "type", "function"))
 _ENDINGS: Mapping[str, Ending] = {"length": "max_tokens", "content_filter": "refusal"}
 
 
@@ -114,10 +115,11 @@ class _Answer:
         call, function = self._calls[position], mapping(fragment.get("function"))
         if not call["id"]:
             call["id"] = text(fragment.get("id"))
-        self._pieces.add((position, "name"), text(function.get("name")))
-        self._pieces.add((position, "arguments"), text(function.get("arguments")))
+        for field in ("name", "arguments"):
+            if field in function:
+                self._pieces.add((position, field), text(function[field]))
         # Some providers want what they added to a call back with it.
-        call.update((k, v) for k, v in fragment.items() if k not in ("index", "id", "type", "function"))
+        call.update({k: v for k, v in fragment.items() if k not in _OF_A_CALL})
 
     def _position(self, fragment: Mapping[str, object]) -> int:
         """By `index`; a server that leaves it out tells a new call by its id."""

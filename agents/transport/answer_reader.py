@@ -1,6 +1,6 @@
 """Reads from an answer's bytes, as they pass, what the books need: the usage, names, the reason of its end.
 
-Most lines of a stream are fragments of text: they are looked at with one regular expression and never parsed. Memory
+Most lines of a stream are fragments of text: they are searched for a few words and never parsed. Memory
 is bounded: a line longer than `LINE_LIMIT` is not kept, a body longer than `BODY_LIMIT` is not kept.
 """
 
@@ -40,13 +40,7 @@ class AnswerReader:
         if not self._streamed:
             self._keep(chunk, BODY_LIMIT)
             return
-        if (
-            self._named
-            and not self._kept
-            and not self._skipping
-            and chunk.endswith(b"\n")
-            and not _TELLING.search(chunk)
-        ):
+        if self._named and not self._kept and not self._skipping and chunk.endswith(b"\n") and not _telling(chunk):
             return
         # CR and CRLF end a line too; the empty lines that this makes say nothing to us.
         lines = (chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk).split(b"\n")
@@ -92,7 +86,7 @@ class AnswerReader:
         self._skipping = False
 
     def _line(self, line: bytes) -> None:
-        if not line.startswith(b"data:") or (self._named and not _TELLING.search(line)):
+        if not line.startswith(b"data:") or (self._named and not _telling(line)):
             return
         payload = line[5:].strip()
         if payload == b"[DONE]":
@@ -126,6 +120,18 @@ class AnswerReader:
         error = event.get("error")
         if error and self.error is None:
             self.error = str(_mapping(error).get("message") or error)[:2000]
+
+
+def _telling(line: bytes) -> bool:
+    # Looking for five words is ten times as fast as the expression, and few fragments hold one of them.
+    hinted = (
+        b'"usage"' in line
+        or b'_reason"' in line
+        or b'"error"' in line
+        or b'"message_stop"' in line
+        or b"[DONE]" in line
+    )
+    return hinted and _TELLING.search(line) is not None
 
 
 def _parse(text: bytes | bytearray) -> dict[str, object] | None:

@@ -45,7 +45,7 @@ class Meter(httpx2.AsyncBaseTransport):
         # A compressed answer cannot be read as it passes.
         request.headers["accept-encoding"] = "identity"
         sent = call.next_try(int(request.headers.get("content-length", 0)), call.clock.now())
-        booking = _Booking(call, sent.key, _keys_of(request))
+        booking = _Booking(call, sent.key, request)
         try:
             await call.book.sent(sent)
             response = await self._inner.handle_async_request(request)
@@ -66,8 +66,8 @@ class Meter(httpx2.AsyncBaseTransport):
 class _Booking:
     """One request's record, from `sent` to `ended`."""
 
-    def __init__(self, call: CurrentCall, key: str, secrets: tuple[str, ...]) -> None:
-        self._call, self._key, self._secrets = call, key, secrets
+    def __init__(self, call: CurrentCall, key: str, request: httpx2.Request) -> None:
+        self._call, self._key, self._request = call, key, request
         self._response: httpx2.Response | None = None
         self._reader: AnswerReader | None = None
         self._first_token_at: datetime | None = None
@@ -116,7 +116,7 @@ class _Booking:
                 response_model=None if reader is None else reader.response_model,
                 request_id=None if response is None else _request_id(response),
                 finish_reason=None if reader is None else reader.finish_reason,
-                error=None if error is None else one_line(error, self._secrets),
+                error=None if error is None else one_line(error, _keys_of(self._request)),
             )
         )
 

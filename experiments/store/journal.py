@@ -64,7 +64,7 @@ def iso(moment: datetime) -> str:
     """ISO-8601 UTC with microseconds. Raises ValueError on a naive date-time."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment.isoformat()} has no time zone; the journal takes aware date-times only")
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
 
 
 def _tamed(value: object, depth: int) -> object:
