@@ -1,92 +1,80 @@
-"""Which models there are: the shipped models.yaml and the files of the user, later ones winning."""
+"""Which models there are: the shipped models.yaml and the files of the user, later ones winning.
+
+A file says little: what an entry leaves out comes from the entry that it is `like`, else from a known entry of the same
+provider and model, and then from what its provider has in common (`providers:`).
+"""
 
 import difflib
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import ValidationError
 
 from agents.errors import RegistryError
-from cost_model.policies import POLICIES
+from agents.model_entry import ModelEntry, ModelLimits
+from agents.strict_yaml import read_yaml
+
+__all__ = ["PLACEHOLDER_KEY", "ModelEntry", "ModelLimits", "find_model", "key_of", "load_models", "load_providers"]
 
 PLACEHOLDER_KEY = "none"
 """Sent where no key is needed: the SDKs insist on one."""
 
 
-class ModelLimits(BaseModel):
-    """Tokens: of one answer, and of prompt and answer together."""
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """What an entry was made of: its own fields, with those that it took from another, over those of its provider."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    max_output_tokens: PositiveInt
-    context_tokens: PositiveInt
-
-
-class ModelEntry(BaseModel):
-    """One model as it can be hired; `price` names a price card, and exactly one of it and `self_hosted` is given."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,99}$")
-    provider: str = Field(min_length=1)
-    protocol: Literal["anthropic_messages", "openai_chat"]
-    model: str = Field(min_length=1)
-    base_url: str
-    key_variable: str | None = None
-    price: str | None = None
-    self_hosted: bool = False
-    cache: str
-    limits: ModelLimits
-    max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] | None = None
-    """How an OpenAI-compatible server calls the limit of an answer; by default what its provider is known to take."""
+    own: dict[str, Any] = field(default_factory=dict)
+    common: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def simulated(self) -> bool:
-        return self.provider == "simulated"
-
-    @property
-    def output_limit_parameter(self) -> str:
-        default = "max_completion_tokens" if self.provider == "openai" else "max_tokens"
-        return self.max_tokens_parameter or default
-
-    @field_validator("base_url")
-    @classmethod
-    def _is_an_address(cls, value: str) -> str:
-        if not value.startswith(("http://", "https://")) or "@" in value:
-            raise ValueError("expected an http(s) address without credentials, such as https://api.example.com/v1")
-        return value.rstrip("/")
-
-    @field_validator("cache")
-    @classmethod
-    def _is_a_policy(cls, value: str) -> str:
-        if value not in POLICIES:
-            raise ValueError(f"unknown cache policy {value!r}; there are {', '.join(sorted(POLICIES))}")
-        return value
-
-    @model_validator(mode="after")
-    def _is_priced_once(self) -> Self:
-        if (self.price is None) is not self.self_hosted:
-            raise ValueError(
-                "give either `price` (whose prices count) or `self_hosted: true` (tokens cost nothing), and not both"
-            )
-        return self
+    def complete(self) -> dict[str, Any]:
+        common = dict(self.common)
+        if isinstance(common.get("price"), str):
+            common["price"] = common["price"].replace("{model}", str(self.own.get("model")))
+        return _over(common, self.own)
 
 
-def load_models(extra: Sequence[Path] = ()) -> dict[str, ModelEntry]:
-    """By name. Raises RegistryError, one line naming file, model and field, when a file is not what it must be."""
-    models = _read("models.yaml", files("agents").joinpath("models.yaml").read_text(encoding="utf-8"))
+@dataclass(slots=True)
+class _Known:
+    """What has been read so far."""
+
+    models: dict[str, ModelEntry] = field(default_factory=dict)
+    fields: dict[str, _Fields] = field(default_factory=dict)
+    providers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def load_models(extra: Sequence[Path] = (), *, draft: tuple[Path, str] | None = None) -> dict[str, ModelEntry]:
+    """By name. `draft` is a file with what it would hold; it is read last, in place of what stands there.
+
+    Raises RegistryError, one line naming file, model and field, when a file is not what it must be."""
+    return _load(extra, draft).models
+
+
+def load_providers(extra: Sequence[Path] = ()) -> dict[str, dict[str, Any]]:
+    """What the models of each provider have in common, by its name: fields of ModelEntry. Raises RegistryError."""
+    return _load(extra, None).providers
+
+
+def _load(extra: Sequence[Path], draft: tuple[Path, str] | None) -> _Known:
+    known = _Known()
+    _read(known, "models.yaml", files("agents").joinpath("models.yaml").read_text(encoding="utf-8"))
     for path in extra:
+        if draft is not None and path.absolute() == draft[0].absolute():
+            continue
         try:
             written = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise RegistryError(f"{path}: cannot be read: {reason}") from None
-        models |= _read(str(path), written)
-    return models
+        _read(known, str(path), written)
+    if draft is not None:
+        _read(known, str(draft[0]), draft[1])
+    return known
 
 
 def find_model(models: Mapping[str, ModelEntry], name: str) -> ModelEntry:
@@ -94,7 +82,7 @@ def find_model(models: Mapping[str, ModelEntry], name: str) -> ModelEntry:
     if name in models:
         return models[name]
     near = difflib.get_close_matches(name, models, n=3, cutoff=0.5)
-    hint = f"did you mean {_or(near)}?" if near else f"there are {', '.join(sorted(models))}"
+    hint = f"did you mean {_or(near)}?" if near else "`fullchain models list` names all"
     raise RegistryError(f"unknown model {name!r}: {hint} (a models file of your own can add it)")
 
 
@@ -108,69 +96,120 @@ def key_of(entry: ModelEntry) -> str:
     return key
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses a key that stands twice: the first entry would be lost without a word.
-
-    What looks like a date or a number and is none stays text, so that its field refuses it by name.
-    """
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except ValueError:
-            if not isinstance(node, yaml.ScalarNode):
-                raise
-            self.recursive_objects.pop(node, None)
-            return node.value
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be a plain name", key.start_mark)
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+def _read(known: _Known, source: str, written: str) -> None:
+    read = read_yaml(source, written)
+    document = read if isinstance(read, dict) else {}
+    entries = document.get("models")
+    if not isinstance(entries, dict) or not set(document) <= {"models", "providers"}:
+        raise RegistryError(
+            f"{source}: expected `models:` with an entry under each model's name (and, if need be, `providers:` with "
+            "what their models have in common)"
+        )
+    providers = document.get("providers", {})
+    if not isinstance(providers, dict):
+        raise RegistryError(f"{source}: providers: expected fields under each provider's name")
+    for name, fields in providers.items():
+        known.providers[str(name)] = _provider(source, str(name), fields)
+    for name, fields in entries.items():
+        _entry(known, source, str(name), fields)
 
 
-def _read(source: str, written: str) -> dict[str, ModelEntry]:
-    try:
-        # A SafeLoader that only refuses more.
-        document = yaml.load(written, Loader=_StrictLoader)  # noqa: S506
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" line {mark.line + 1}:"
-        raise RegistryError(f"{source}:{where} no valid YAML: {getattr(error, 'problem', None) or error}") from None
-    except RecursionError:
-        raise RegistryError(f"{source}: nested too deep; give each model its fields under `models:`") from None
-    except (ValueError, OverflowError) as error:
-        raise RegistryError(f"{source}: no valid YAML: {error}; write that character itself") from None
-    entries = document.get("models") if isinstance(document, dict) else None
-    if not isinstance(entries, dict) or set(document) != {"models"}:
-        raise RegistryError(f"{source}: expected one key `models:` with an entry under each model's name")
-    return {str(name): _entry(source, str(name), fields) for name, fields in entries.items()}
+def _provider(source: str, name: str, fields: object) -> dict[str, Any]:
+    where = f"{source}: providers.{name}"
+    if not isinstance(fields, dict):
+        raise RegistryError(f"{where}: expected fields (base_url, key_variable, protocol, ...)")
+    for each in fields:
+        if each in ("name", "provider", "model", "like"):
+            raise RegistryError(f"{where}.{each}: belongs to a model, not to all models of a provider")
+        if each not in ModelEntry.model_fields:
+            raise RegistryError(f"{where}.{each}: unknown field{_did_you_mean(str(each))}")
+    return dict(fields)
 
 
-def _entry(source: str, name: str, fields: object) -> ModelEntry:
+def _entry(known: _Known, source: str, name: str, fields: object) -> None:
     if not isinstance(fields, dict) or "name" in fields:
         raise RegistryError(f"{source}: models.{name}: expected fields (provider, protocol, ...) and no `name` field")
+    made_of = _completed(known, f"{source}: models.{name}", {str(key): value for key, value in fields.items()})
+    complete = made_of.complete
     try:
-        return ModelEntry.model_validate({"name": name, **fields})
+        entry = ModelEntry.model_validate({"name": name, **complete})
     except ValidationError as error:
-        raise RegistryError(f"{source}: {_first_fault(name, error)}") from None
+        raise RegistryError(f"{source}: {_first_fault(name, error)}{_hint(known, complete, error)}") from None
+    known.models[name] = entry
+    known.fields[name] = made_of
+
+
+def _completed(known: _Known, where: str, given: dict[str, Any]) -> _Fields:
+    """The fields of an entry with those that it leaves out."""
+    fields = {key: value for key, value in given.items() if key != "like"}
+    base = _like(known, where, given["like"]) if "like" in given else _same_model(known, fields)
+    own = _over(base.own, fields)
+    common = known.providers.get(str(own.get("provider")), base.common)
+    inherited = _Fields(base.own, common).complete
+    variable = inherited.get("key_variable")
+    if variable is not None and "key_variable" not in fields and _elsewhere(fields, inherited):
+        raise RegistryError(
+            f"{where}.key_variable: is missing: {variable} would be sent to {str(fields['base_url'])[:100]!r}; name "
+            "the variable with the key for that address, or write `key_variable: null` where it needs none"
+        )
+    return _Fields(own, common)
+
+
+def _like(known: _Known, where: str, name: object) -> _Fields:
+    if isinstance(name, str) and name in known.fields:
+        return known.fields[name]
+    near = difflib.get_close_matches(str(name), known.models, n=1)
+    hint = f"did you mean {near[0]}?" if near else "name one that stands before it or is shipped"
+    raise RegistryError(f"{where}.like: unknown model {str(name)[:100]!r}; {hint}")
+
+
+def _same_model(known: _Known, fields: Mapping[str, Any]) -> _Fields:
+    """The first known entry of this provider, model and, where one is given, protocol."""
+    if "provider" in fields and "model" in fields:
+        for name, entry in known.models.items():
+            alike = (entry.provider, entry.model) == (fields["provider"], fields["model"])
+            if alike and fields.get("protocol", entry.protocol) == entry.protocol:
+                return known.fields[name]
+    return _Fields()
+
+
+def _elsewhere(fields: Mapping[str, Any], inherited: Mapping[str, Any]) -> bool:
+    """Whether an entry goes to another address than the one that it would inherit."""
+    if "base_url" not in fields:
+        return False
+    return str(fields["base_url"]).rstrip("/") != str(inherited.get("base_url")).rstrip("/")
+
+
+def _over(under: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields laid over others. Who says `self_hosted` takes no price from below, and the other way round."""
+    hidden = {"self_hosted": "price", "price": "self_hosted"}
+    taken = {hidden[key] for key in fields if key in hidden and fields[key]}
+    return {key: value for key, value in under.items() if key not in taken} | fields
+
+
+def _hint(known: _Known, fields: Mapping[str, Any], error: ValidationError) -> str:
+    """A provider that nobody knows is the likeliest reason for fields that are missing."""
+    provider = fields.get("provider")
+    if error.errors()[0]["type"] != "missing" or not isinstance(provider, str) or provider in known.providers:
+        return ""
+    return f" (provider {provider!r} has no defaults; {', '.join(sorted(known.providers))} have)"
 
 
 def _first_fault(name: str, error: ValidationError) -> str:
     fault = error.errors()[0]
-    field = ".".join(str(part) for part in (f"models.{name}", *fault["loc"]))
+    # Of a value that may be of several types the list tells each type on its own.
+    place = [part for part in fault["loc"] if part in ModelEntry.model_fields or fault["loc"][0] != "extra_body"]
+    field = ".".join(str(part) for part in (f"models.{name}", *place))
     if fault["type"] == "extra_forbidden":
-        known = [*ModelEntry.model_fields, *ModelLimits.model_fields]
-        near = difflib.get_close_matches(str(fault["loc"][-1]), known, n=1)
-        return f"{field}: unknown field{f', did you mean {near[0]}?' if near else ''}"
+        return f"{field}: unknown field{_did_you_mean(str(fault['loc'][-1]))}"
     message = str(fault["msg"]).removeprefix("Value error, ")
     given = "" if isinstance(fault["input"], dict) or fault["type"] == "missing" else f", not {fault['input']!r}"
     return f"{field}: {message}" + ("" if fault["type"] == "value_error" else given)
+
+
+def _did_you_mean(field: str) -> str:
+    near = difflib.get_close_matches(field, [*ModelEntry.model_fields, *ModelLimits.model_fields, "like"], n=1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def _or(names: Iterable[str]) -> str:

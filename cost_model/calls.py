@@ -68,11 +68,16 @@ class CallEnded:
     error: str | None
 
 
+class SpendingStopped(Exception):
+    """Control flow: the money that may be spent is used up. Raised before the call was recorded or sent."""
+
+
 class Book(Protocol):
     """Where calls are booked. The runner's journal is one; the proxy's will be another."""
 
     async def sent(self, call: CallSent) -> None:
-        """Returns once the record is on disk."""
+        """Returns once the record is on disk. Raises SpendingStopped when the call may not be sent: nothing of it is
+        then recorded."""
 
     def ended(self, call: CallEnded) -> None:
         """Recorded in order; durable with the next durable record."""

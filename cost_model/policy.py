@@ -13,6 +13,7 @@ class CachePolicy:
     `lifetimes` maps a lifetime's name ("5m", "1h", ...) to how long an entry lives. The clock starts at the START of
     the request that wrote or, when `sliding`, last read the entry. `write_class` maps a lifetime to the token class
     that its writes are billed as; an empty mapping means that writes are free and a miss is plain input.
+    No lifetimes at all: nobody states one, and entries live until they are evicted.
     `minimum_tokens`: a shorter prompt is never cached. `multiple`: reads come in steps of so many tokens (1: exact).
     """
 
@@ -26,6 +27,6 @@ class CachePolicy:
     write_class: Mapping[str, str] = field(default_factory=dict)
 
     def lifetime(self, name: str | None) -> timedelta | None:
-        """How long an entry of this lifetime lives; None when nothing is cached. Raises KeyError on an unknown name."""
+        """How long an entry of this lifetime lives; None: no end is stated. Raises KeyError on an unknown name."""
         chosen = name or self.default_lifetime
         return None if chosen is None else self.lifetimes[chosen]

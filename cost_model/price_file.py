@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -22,7 +22,11 @@ from cost_model.errors import PriceFileError
 from cost_model.price_card import PRICE_DECIMALS, PriceCard, PriceTier
 from cost_model.tokens import CLASSES
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+FILE_LIMIT = 1_000_000
+"""Bytes of a price file that are read; a longer file is none."""
+
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+DAYS: tuple[Day, ...] = get_args(Day)
 
 
 def _number(value: object) -> object:
@@ -67,7 +71,7 @@ class PriceTierEntry(_Strict):
 class PeakHours(_Strict):
     """Hours of the day (UTC) in which every price is multiplied by `times`. `end` 00:00:00 is midnight."""
 
-    days: Annotated[list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]], Field(min_length=1)]
+    days: Annotated[list[Day], Field(min_length=1)]
     start: time
     end: time
     times: Annotated[Decimal, BeforeValidator(_number), Field(gt=0, le=100)]
@@ -156,7 +160,11 @@ def load_prices(path: Path) -> list[PriceEntry]:
     """The entries of a price file, in its order. Raises PriceFileError: one line with file, entry, field and mend."""
     text = ""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(FILE_LIMIT + 1)
+        if len(content) > FILE_LIMIT:
+            raise PriceFileError(f"{path}: longer than {FILE_LIMIT:,} bytes; a price file is a short TOML file")
+        text = content.decode()
         document = tomllib.loads(text, parse_float=Decimal)
     except OSError as error:
         raise PriceFileError(f"{path}: cannot be read ({error.strerror or error})") from error

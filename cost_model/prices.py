@@ -6,11 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cost_model.errors import PriceMissing
-from cost_model.price_card import PRICE_DECIMALS, SELF_HOSTED, PriceCard, PriceTier
+from cost_model.price_card import PriceCard
 from cost_model.price_file import PriceEntry, load_prices
 from cost_model.public_prices import HOW_TO_MEND, PublicModel, find_public
-
-__all__ = ["PRICE_DECIMALS", "SELF_HOSTED", "SHIPPED", "PriceBook", "PriceCard", "PriceTier"]
 
 SHIPPED = Path(__file__).with_name("prices.toml")
 """Prices that the public list lacks or gets wrong."""

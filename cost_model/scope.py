@@ -10,11 +10,9 @@ from decimal import Decimal
 
 from cost_model.call_fact import CallFact
 from cost_model.ledger import Basis, Charge, charges, unfinished_output, unknown_charges
-from cost_model.prefixes import Path, Prefixes, PromptBlock, Write, touch, written_depth
+from cost_model.prefixes import Path, Prefixes, Write, touch, written_depth
 from cost_model.split import LaneState, split
 from cost_model.tokens import Tokens
-
-__all__ = ["CallFact", "Charge", "ExplainedCall", "PromptBlock", "explain"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 
 from cost_model.errors import UsageError
 from cost_model.tokens import Tokens
-from cost_model.usage import anthropic_messages, openai_chat
+from cost_model.usage import anthropic_messages, openai_chat, openai_responses
 
 FLAVOURS: Mapping[str, Callable[[Mapping[str, object]], Tokens]] = {
     "anthropic_messages": anthropic_messages.normalise,
     "openai_chat": openai_chat.normalise,
+    "openai_responses": openai_responses.normalise,
 }
 
 

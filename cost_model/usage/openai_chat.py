@@ -1,33 +1,37 @@
 """Usage of the OpenAI Chat Completions API and of the many that imitate it.
 
 `prompt_tokens` holds everything that was sent: what was read from a cache and what was written to one is inside it.
+A llama.cpp server also keeps `timings` (here as a field of the usage), whose `prompt_n` is without what was cached.
 """
 
 from collections.abc import Mapping
 
 from cost_model.tokens import Tokens
 from cost_model.usage.fields import UsageFields
+from cost_model.usage.openai_responses import split_writes
 
 
 def normalise(raw: Mapping[str, object]) -> Tokens:
     """Tokens of one completion. Writes whose lifetime the usage does not tell are `cache_write_unknown`."""
     usage = UsageFields(raw)
-    prompt = usage.needed("prompt_tokens")
+    prompt = _prompt(usage)
     read = _read(usage, prompt)
-    write_30m, write_12h, write_unknown = _writes(usage)
-    uncached = prompt - read - write_30m - write_12h - write_unknown
+    writes = _writes(usage)
+    uncached = prompt - read - sum(writes.values())
     if uncached < 0:
         raise usage.error(f"cached and written tokens ({prompt - uncached}) exceed prompt_tokens ({prompt})")
     output, reasoning = _output(usage, prompt)
-    return Tokens(
-        input=uncached,
-        cache_read=read,
-        cache_write_30m=write_30m,
-        cache_write_12h=write_12h,
-        cache_write_unknown=write_unknown,
-        output=output,
-        reasoning=reasoning,
-    )
+    return Tokens(input=uncached, cache_read=read, output=output, reasoning=reasoning, **writes)
+
+
+def _prompt(usage: UsageFields) -> int:
+    timings = usage.inside("timings")
+    fresh, cached = timings.count("prompt_n"), timings.count("cache_n")
+    told = None if fresh is None or cached is None else fresh + cached
+    prompt = usage.count("prompt_tokens")
+    if told is not None and prompt not in (None, told):
+        raise usage.error(f"timings tell a prompt of {fresh} + {cached} tokens, prompt_tokens is {prompt}")
+    return usage.needed("prompt_tokens") if told is None else told
 
 
 def _agreed(usage: UsageFields, what: str, places: Mapping[str, int | None]) -> int:
@@ -47,16 +51,24 @@ def _read(usage: UsageFields, prompt: int) -> int:
         "cached tokens",
         {
             "prompt_tokens_details.cached_tokens": usage.inside("prompt_tokens_details").count("cached_tokens"),
+            "prompt_token_details.cached_tokens": usage.inside("prompt_token_details").count("cached_tokens"),
+            "num_cached_tokens": usage.count("num_cached_tokens"),
             "cached_tokens": usage.count("cached_tokens"),
             "prompt_cache_hit_tokens": hit,
             "cache_read_input_tokens": usage.count("cache_read_input_tokens"),
+            "timings.cache_n": usage.inside("timings").count("cache_n"),
         },
     )
 
 
-def _writes(usage: UsageFields) -> tuple[int, int, int]:
-    """Tokens written for 30 minutes, for 12 hours, and for a time that only the request knows."""
+def _writes(usage: UsageFields) -> dict[str, int]:
+    """Tokens written, by class: of a lifetime that the usage tells, else of one that only the request knows."""
     details = usage.inside("prompt_tokens_details")
+    by_lifetime = {
+        "cache_write_5m": _ephemeral(usage, details, "5m"),
+        "cache_write_1h": _ephemeral(usage, details, "1h"),
+    }
+    split = {name: count for name, count in by_lifetime.items() if count is not None}
     written = _agreed(
         usage,
         "written tokens",
@@ -65,21 +77,35 @@ def _writes(usage: UsageFields) -> tuple[int, int, int]:
             "prompt_tokens_details.cache_creation_input_tokens": details.count("cache_creation_input_tokens"),
             "prompt_tokens_details.cache_creation_tokens": details.count("cache_creation_tokens"),
             "cache_creation_input_tokens": usage.count("cache_creation_input_tokens"),
+            "the sum by lifetime": sum(split.values()) if split else None,
         },
     )
-    split = details.inside("cache_write_tokens_details")
-    half_hour, half_day = split.count("ttl_30m_tokens"), split.count("ttl_12h_tokens")
-    if half_hour is None and half_day is None:
-        return 0, 0, written
-    sum_of_split = (half_hour or 0) + (half_day or 0)
-    if sum_of_split != written:
-        raise usage.error(f"cache_write_tokens_details add up to {sum_of_split}, {written} tokens were written")
-    return half_hour or 0, half_day or 0, 0
+    if split:
+        return split
+    half_hour, half_day, unknown = split_writes(details, written)
+    return {"cache_write_30m": half_hour, "cache_write_12h": half_day, "cache_write_unknown": unknown}
+
+
+def _ephemeral(usage: UsageFields, details: UsageFields, lifetime: str) -> int | None:
+    """The three places in which imitations keep Anthropic's split; they must agree."""
+    name = f"ephemeral_{lifetime}_input_tokens"
+    inner = "cache_creation_token_details"
+    places = {
+        "cache_creation": usage.inside("cache_creation").count(name),
+        "prompt_tokens_details.cache_creation": details.inside("cache_creation").count(name),
+        f"prompt_tokens_details.{inner}": details.inside(inner).count(name),
+    }
+    if all(count is None for count in places.values()):
+        return None
+    return _agreed(usage, f"tokens written for {lifetime}", places)
 
 
 def _output(usage: UsageFields, prompt: int) -> tuple[int, int]:
     """Output with its reasoning inside, and the reasoning. Which reading holds is what makes the total come out."""
-    completion = usage.needed("completion_tokens")
+    predicted = usage.inside("timings").count("predicted_n")
+    completion = usage.count("completion_tokens") if predicted is not None else usage.needed("completion_tokens")
+    if completion is None:
+        return predicted or 0, 0
     reasoning = usage.inside("completion_tokens_details").count("reasoning_tokens")
     total = usage.count("total_tokens")
     thought = reasoning or 0
