@@ -1,15 +1,23 @@
 """A client of the simulated provider for its tests: plain HTTP on both protocols, and roles that play to their end."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import yaml
+
+import agents.simulated
 
 ANTHROPIC = "sim-claude-opus-5-5"
 DEEPSEEK = "sim-deepseek-v4-flash"
+GPT = "sim-gpt-6.1-sol"
+SONNET = "sim-claude-sonnet-5-5"
+ENCRYPTED = "reasoning.encrypted_content"
 EPOCH = datetime(2026, 1, 5, 12, tzinfo=UTC)
 NONCE = "0123456789abcdef"
 
@@ -61,6 +69,32 @@ def openai_head(role: str, nonce: str = NONCE, **more: object) -> dict[str, Any]
         ],
         **more,
     }
+
+
+def responses_head(role: str, nonce: str = NONCE, **more: object) -> dict[str, Any]:
+    return {
+        "model": GPT,
+        "store": False,
+        "include": [ENCRYPTED],
+        "tools": [
+            {"type": "function", "name": name, "description": text, "parameters": schema(parameter), "strict": False}
+            for name, text, parameter in tools(role, nonce)
+        ],
+        **more,
+    }
+
+
+def said(role: str, text: str, **more: object) -> dict[str, Any]:
+    """An input message of the Responses protocol; `more` stands at its one part."""
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text, **more}]}
+
+
+def persona_file(path: Path, base: str, name: str, **changes: object) -> Path:
+    """A copy of a shipped persona under another name, with fields changed."""
+    folder = Path(agents.simulated.__file__).parent / "personas"
+    (source,) = folder.rglob(f"{base}.yaml")
+    path.write_text(yaml.safe_dump({**yaml.safe_load(source.read_text()), "model": name, **changes}))
+    return path
 
 
 @dataclass
@@ -125,6 +159,9 @@ class Client:
 
     async def chat(self, body: object, **more: Any) -> Reply:
         return await self.post("/v1/chat/completions", body, **more)
+
+    async def responses(self, body: object, **more: Any) -> Reply:
+        return await self.post("/v1/responses", body, **more)
 
 
 def events(raw: bytes) -> list[dict[str, Any]]:
@@ -210,6 +247,139 @@ class Role:
         self._messages.append({"role": "assistant", "content": body["content"]})
         call = body["content"][-1]
         return call["id"], call["name"], next(iter(call["input"].values()))
+
+
+class Lane(ABC):
+    """An append-only conversation of a thinking model with tools, which sends back verbatim what it was answered."""
+
+    path: str
+
+    def __init__(self, model: str, nonce: str = NONCE, **more: object) -> None:
+        self.model, self.more = model, more
+        self.head: dict[str, Any] = {}
+        self.messages: list[dict[str, Any]] = []
+
+    @abstractmethod
+    def hear(self, text: str) -> None:
+        """A message of the user."""
+
+    @abstractmethod
+    def results(self, output: str) -> None:
+        """The same output for each call of the last answer."""
+
+    @abstractmethod
+    def answered(self, body: dict[str, Any]) -> list[tuple[str, str, str]]:
+        """Keeps an answer; returns its calls as (id, tool, text)."""
+
+    @abstractmethod
+    def tokens(self, usage: dict[str, Any]) -> tuple[int, int, int, int, int]:
+        """(read, written, all of the prompt, output, thinking)."""
+
+    def body(self) -> dict[str, Any]:
+        return {**self.head, "messages": self.messages, **self.more}
+
+    async def turn(self, client: Client, at: datetime) -> tuple[Reply, list[tuple[str, str, str]]]:
+        reply = await client.post(self.path, self.body(), at=at)
+        assert reply.status == 200, reply.body
+        return reply, self.answered(reply.body)
+
+
+class AnthropicLane(Lane):
+    path = "/v1/messages"
+
+    def __init__(self, model: str = SONNET, nonce: str = NONCE, **more: object) -> None:
+        super().__init__(model, nonce, **more)
+        self.head = anthropic_head("solo", nonce, model=model)
+        self._waiting: list[str] = []
+
+    def hear(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": [_text(text)]})
+
+    def results(self, output: str) -> None:
+        content = [{"type": "tool_result", "tool_use_id": call, "content": output} for call in self._waiting]
+        self.messages.append({"role": "user", "content": content})
+
+    def answered(self, body: dict[str, Any]) -> list[tuple[str, str, str]]:
+        self.messages.append({"role": "assistant", "content": body["content"]})
+        calls = [block for block in body["content"] if block["type"] == "tool_use"]
+        self._waiting = [call["id"] for call in calls]
+        return [(call["id"], call["name"], next(iter(call["input"].values()))) for call in calls]
+
+    def body(self) -> dict[str, Any]:
+        messages = [dict(message) for message in self.messages]
+        for message in [message for message in messages if message["role"] == "user"][-2:]:
+            *before, last = message["content"]
+            message["content"] = [*before, {**last, "cache_control": {"type": "ephemeral"}}]
+        return {**self.head, "messages": messages, **self.more}
+
+    def tokens(self, usage: dict[str, Any]) -> tuple[int, int, int, int, int]:
+        read, written = usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
+        thinking = usage.get("output_tokens_details", {}).get("thinking_tokens", 0)
+        return read, written, read + written + usage["input_tokens"], usage["output_tokens"], thinking
+
+
+class ChatLane(Lane):
+    path = "/v1/chat/completions"
+
+    def __init__(self, model: str, nonce: str = NONCE, **more: object) -> None:
+        super().__init__(model, nonce, **more)
+        self.head = openai_head("solo", nonce, model=model)
+        self.messages.append({"role": "system", "content": system_text("solo", nonce)})
+        self._waiting: list[str] = []
+
+    def hear(self, text: str) -> None:
+        self.messages.append({"role": "user", "content": text})
+
+    def results(self, output: str) -> None:
+        self.messages += [{"role": "tool", "tool_call_id": call, "content": output} for call in self._waiting]
+
+    def answered(self, body: dict[str, Any]) -> list[tuple[str, str, str]]:
+        message = body["choices"][0]["message"]
+        self.messages.append({key: value for key, value in message.items() if value is not None})
+        calls = message.get("tool_calls", [])
+        self._waiting = [call["id"] for call in calls]
+        return [(call["id"], call["function"]["name"], _first(call["function"]["arguments"])) for call in calls]
+
+    def tokens(self, usage: dict[str, Any]) -> tuple[int, int, int, int, int]:
+        prompt, details = usage["prompt_tokens"], usage["prompt_tokens_details"]
+        thinking = usage["completion_tokens_details"]["reasoning_tokens"]
+        written = details.get("cache_write_tokens", 0)
+        return details["cached_tokens"], written, prompt, usage["completion_tokens"], thinking
+
+
+class ResponsesLane(Lane):
+    path = "/v1/responses"
+
+    def __init__(self, model: str = GPT, nonce: str = NONCE, **more: object) -> None:
+        super().__init__(model, nonce, **more)
+        self.head = responses_head("solo", nonce, model=model)
+        self.messages.append(said("developer", system_text("solo", nonce)))
+        self._waiting: list[str] = []
+
+    def hear(self, text: str) -> None:
+        self.messages.append(said("user", text))
+
+    def results(self, output: str) -> None:
+        self.messages += [{"type": "function_call_output", "call_id": call, "output": output} for call in self._waiting]
+
+    def answered(self, body: dict[str, Any]) -> list[tuple[str, str, str]]:
+        self.messages += body["output"]
+        calls = [item for item in body["output"] if item["type"] == "function_call"]
+        self._waiting = [call["call_id"] for call in calls]
+        return [(call["call_id"], call["name"], _first(call["arguments"])) for call in calls]
+
+    def body(self) -> dict[str, Any]:
+        return {**self.head, "input": self.messages, **self.more}
+
+    def tokens(self, usage: dict[str, Any]) -> tuple[int, int, int, int, int]:
+        details = usage["input_tokens_details"]
+        thinking = usage["output_tokens_details"]["reasoning_tokens"]
+        written = details["cache_write_tokens"]
+        return details["cached_tokens"], written, usage["input_tokens"], usage["output_tokens"], thinking
+
+
+def _first(arguments: str) -> str:
+    return str(next(iter(json.loads(arguments).values())))
 
 
 def _text(text: str) -> dict[str, str]:

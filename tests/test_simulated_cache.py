@@ -179,7 +179,7 @@ async def test_a_prefix_cache_forgets_after_its_lifetime(client: Client) -> None
 CONTENTS = ["The quick brown fox jumps. " * 40 + str(k) for k in range(14)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(block=st.integers(0, 13), data=st.data())
 def test_one_byte_edited_in_a_block_loses_the_cache_from_that_block_on(block: int, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, len(CONTENTS[block]) - 1))
@@ -198,7 +198,7 @@ def test_one_byte_edited_in_a_block_loses_the_cache_from_that_block_on(block: in
     assert split.read + sum(split.written.values()) + split.uncached == after.tokens
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(unit=st.sampled_from([64, 128]), block=st.integers(0, 13), data=st.data())
 def test_one_byte_edited_in_a_prompt_loses_the_cache_from_that_unit_on(
     unit: int, block: int, data: st.DataObject
@@ -215,6 +215,30 @@ def test_one_byte_edited_in_a_prompt_loses_the_cache_from_that_unit_on(
     assert split.read == (expected if expected >= policy.minimum_tokens else 0)
 
 
+@pytest.mark.parametrize("block", [0, 3, 6])
+async def test_one_byte_edited_in_a_sent_conversation_changes_the_usage_of_both_protocols_from_its_block_on(
+    client: Client, block: int
+) -> None:
+    contents = [f"{k} {'The quick brown fox jumps. ' * 200}" for k in range(8)]
+    edited = [content.replace("quick", "quack", 1) if k == block else content for k, content in enumerate(contents)]
+
+    def marked(said: list[str]) -> dict[str, Any]:
+        return ask(*(text(content, MARK if k in (block - 1, 7) else None) for k, content in enumerate(said)))
+
+    total, before = (sum(size(text(content)) for content in contents[:end]) for end in (8, block))
+    for second, said, read in ((0, contents, 0), (9, contents, total), (18, edited, before)):
+        reply = await client.messages(marked(said), at=at(second))
+        assert figures(reply) == (read, total - read, 0)
+    hits = []
+    for second, said in ((0, contents), (9, contents), (18, edited)):
+        reply = await client.chat(chat(*said), at=at(second))
+        hits.append(reply.usage["prompt_cache_hit_tokens"])
+    prompt = reply.usage["prompt_tokens"]
+    # All messages are equally long; the edit stands at the head of its own.
+    assert hits[:2] == [0, (prompt - 1) // 64 * 64]
+    assert prompt * block // 8 - 64 < hits[2] <= prompt * block // 8 + 10
+
+
 def blocks(contents: list[str]) -> BlockChain:
     chain = BlockChain()
     for content in contents:
@@ -229,7 +253,7 @@ def units(contents: list[str], unit: int) -> UnitChain:
     return chain
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     contents=st.lists(st.binary(max_size=700), min_size=2, max_size=12),
     split_at=st.integers(1, 11),

@@ -51,6 +51,16 @@ ANTHROPIC_REFUSALS: list[tuple[dict[str, Any], str]] = [
     (anthropic(max_tokens=True), "max_tokens: Input should be"),
     (anthropic(stream="yes"), "stream: Input should be"),
     (anthropic(thinking={"type": "enabled", "budget_tokens": 5000}), "thinking.type: Input should be"),
+    (
+        anthropic(thinking={"type": "adaptive", "display": "omitted"}),
+        "thinking.adaptive.display: simulated models show",
+    ),
+    (anthropic(output_config={"effort": "wild"}), "output_config.effort: Input should be one of 'low'"),
+    (anthropic(output_config={"verbosity": "low"}), "output_config.verbosity: Extra inputs"),
+    (
+        anthropic(output_config={"format": {"type": "json_schema", "schema": {"type": "object"}}}),
+        "'additionalProperties' must be explicitly set to false",
+    ),
     (anthropic(service_tier="fast"), "service_tier: Input should be"),
     (anthropic(messages=[]), "at least one message is required"),
     (anthropic(messages=["hello"]), "messages.0: Input should be an object"),
@@ -106,7 +116,21 @@ ANTHROPIC_REFUSALS: list[tuple[dict[str, Any], str]] = [
 
 OPENAI_REFUSALS: list[tuple[dict[str, Any], str, str | None]] = [
     (openai(surprise=1), "Unknown parameter: 'surprise'.", "unknown_parameter"),
-    (openai(response_format={}), "Unsupported parameter: 'response_format'", "unsupported_parameter"),
+    (openai(stop=["x"]), "Unsupported parameter: 'stop'", "unsupported_parameter"),
+    (openai(response_format={}), "Missing required parameter: 'response_format.type'", "missing_required_parameter"),
+    (
+        openai(response_format={"type": "json_object"}),
+        "Unsupported parameter: 'response_format'",
+        "unsupported_parameter",
+    ),
+    (openai(reasoning_effort="wild"), "Invalid value: 'wild'. Supported values are: 'none'", "invalid_value"),
+    (openai(thinking={"type": "adaptive"}), "Supported values are: 'enabled' and 'disabled'.", "invalid_value"),
+    (openai(prompt_cache_options={}), "prompt_cache_options is not supported on this model", "invalid_parameter"),
+    (
+        openai(messages=[{"role": "user", "content": [text("x", cache_control=MARK)]}]),
+        "Unknown parameter: 'messages[0].content[0].cache_control'.",
+        "unknown_parameter",
+    ),
     (openai(n=2), "Unsupported parameter: 'n'", "unsupported_parameter"),
     (openai(temperature=3), "Invalid 'temperature'", "invalid_value"),
     (openai(stream_options={"include_usage": True}), "only allowed when 'stream' is enabled", None),
@@ -245,7 +269,7 @@ async def test_what_the_rules_allow_is_answered(client: Client) -> None:
 
 async def test_models_are_listed_in_the_shape_of_who_asks(client: Client) -> None:
     reply = await client.get("/v1/models", {"x-api-key": "k", "anthropic-version": "2023-06-01"})
-    assert [model["id"] for model in reply.body["data"]] == [ANTHROPIC]
+    assert [model["id"] for model in reply.body["data"]] == [ANTHROPIC, "sim-claude-sonnet-5-5"]
     reply = await client.get("/v1/models", {"authorization": "Bearer k"})
-    assert [model["id"] for model in reply.body["data"]] == [DEEPSEEK]
+    assert [model["id"] for model in reply.body["data"]] == [DEEPSEEK, "sim-gpt-6.1-sol"]
     assert (await client.get("/v1/models", {})).status == 401

@@ -234,7 +234,7 @@ def serve_one(sim: Provider, protocol: Any, body: object, step: int = 0) -> Serv
     return sim.serve(protocol, "key", compact(body), EPOCH + timedelta(seconds=30 * step), timed=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     texts=st.lists(WORDS, min_size=1, max_size=12), big=st.booleans(), marked=st.sets(st.integers(0, 11), max_size=3)
 )
@@ -255,7 +255,7 @@ def test_anthropic_usage_adds_up_to_the_bytes_that_were_sent(texts: list[str], b
         assert sum(served.tokens.values()) == expected + served.emission.tokens
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=st.lists(WORDS, min_size=1, max_size=12), big=st.booleans())
 def test_openai_usage_adds_up_to_the_bytes_that_were_sent(texts: list[str], big: bool) -> None:
     sim = provider()
@@ -289,7 +289,7 @@ def turns(number: int, protocol: str, texts: list[str]) -> list[dict[str, Any]]:
     return messages
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     protocol=st.sampled_from(["anthropic_messages", "openai_chat"]),
     texts=st.lists(WORDS, min_size=1, max_size=4),

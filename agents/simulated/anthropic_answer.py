@@ -4,17 +4,19 @@ from collections.abc import Iterator, Mapping
 
 import orjson
 
-from agents.simulated.emission import Emission, pieces
+from agents.simulated.emission import Call, Emission, pieces
 from agents.simulated.errors import Refused
 from agents.simulated.prefix_cache import Split
+from agents.simulated.thought import Thought, seal, signature
 
 Usage = dict[str, object]
 
 _STOPPED = {"said": "end_turn", "call": "tool_use", "length": "max_tokens"}
 
 
-def usage(split: Split, output_tokens: int) -> Usage:
+def usage(split: Split, output_tokens: int, thinking_tokens: int = 0) -> Usage:
     """The three prompt figures are disjoint and add up to the prompt; the split by lifetime adds up to the writes."""
+    details = {"output_tokens_details": {"thinking_tokens": thinking_tokens}} if thinking_tokens else {}
     return {
         "input_tokens": split.uncached,
         "cache_creation_input_tokens": sum(split.written.values()),
@@ -24,23 +26,20 @@ def usage(split: Split, output_tokens: int) -> Usage:
             "ephemeral_1h_input_tokens": split.written.get("1h", 0),
         },
         "output_tokens": output_tokens,
+        **details,
         "service_tier": "standard",
     }
 
 
 def whole(emission: Emission, model: str, split: Split) -> bytes:
-    content: list[dict[str, object]] = []
+    content = [_thinking(thought, model) for thought in emission.thoughts]
     if emission.text:
         content.append({"type": "text", "text": emission.text})
-    if emission.call is not None:
-        call = emission.call
-        content.append(
-            {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": orjson.loads(call.arguments)}
-        )
+    content += [{**_call(call), "input": orjson.loads(call.arguments)} for call in emission.calls]
     message = _message(emission, model) | {
         "content": content,
         "stop_reason": _STOPPED[emission.stopped],
-        "usage": usage(split, emission.tokens),
+        "usage": usage(split, emission.tokens, emission.thinking_tokens),
     }
     return orjson.dumps(message)
 
@@ -54,26 +53,40 @@ def stream(emission: Emission, model: str, split: Split) -> Iterator[bytes]:
     first = min(1, emission.tokens)
     message = _message(emission, model) | {"stop_reason": None, "usage": usage(split, first)}
     yield _event({"type": "message_start", "message": message}) + _event({"type": "ping"})
-    blocks: list[bytes] = []
+    blocks: list[tuple[Mapping[str, object], list[dict[str, str]]]] = [
+        _thought_block(thought, model) for thought in emission.thoughts
+    ]
     if emission.text:
-        blocks += _block(
-            len(blocks),
-            {"type": "text", "text": ""},
-            [{"type": "text_delta", "text": piece} for piece in pieces(emission.text)],
-        )
-    if emission.call is not None:
-        call = emission.call
-        blocks += _block(
-            1 if emission.text else 0,
-            {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": {}},
-            [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(call.arguments))],
-        )
+        deltas = [{"type": "text_delta", "text": piece} for piece in pieces(emission.text)]
+        blocks.append(({"type": "text", "text": ""}, deltas))
+    for call in emission.calls:
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(call.arguments))]
+        blocks.append((_call(call), deltas))
     if blocks:
-        yield b"".join(blocks)
-    totals = usage(split, emission.tokens)
+        yield b"".join(event for index, (start, deltas) in enumerate(blocks) for event in _block(index, start, deltas))
+    totals = usage(split, emission.tokens, emission.thinking_tokens)
     del totals["cache_creation"], totals["service_tier"]
     delta = {"stop_reason": _STOPPED[emission.stopped], "stop_sequence": None}
     yield _event({"type": "message_delta", "delta": delta, "usage": totals}) + _event({"type": "message_stop"})
+
+
+def _call(call: Call) -> dict[str, object]:
+    return {"type": "tool_use", "id": f"toolu_{call.id}", "name": call.name, "input": {}}
+
+
+def _thinking(thought: Thought, model: str) -> dict[str, object]:
+    if thought.redacted:
+        return {"type": "redacted_thinking", "data": seal(model, thought.text)}
+    return {"type": "thinking", "thinking": thought.text, "signature": signature(model, thought.text)}
+
+
+def _thought_block(thought: Thought, model: str) -> tuple[Mapping[str, object], list[dict[str, str]]]:
+    """A redacted block comes whole; the signature of a shown one comes last."""
+    if thought.redacted:
+        return _thinking(thought, model), []
+    deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(thought.text)]
+    deltas.append({"type": "signature_delta", "signature": signature(model, thought.text)})
+    return {"type": "thinking", "thinking": "", "signature": ""}, deltas
 
 
 def error(refused: Refused, request_id: str) -> bytes:

@@ -7,26 +7,18 @@ no content: it is taken off before a block is counted and hashed.
 import re
 from collections.abc import Mapping
 
+from agents.simulated.anthropic_parameters import SETTINGS, by_schema, check_parameters, thinks
+from agents.simulated.anthropic_thinking import fault_of, read_thought
+from agents.simulated.breakpoints import check_marks
 from agents.simulated.conversation import Request, Said, Tool
 from agents.simulated.errors import Refused
 from agents.simulated.persona import Persona
 from agents.simulated.prefix_cache import Mark
 from agents.simulated.prompt import Prompt
-from agents.simulated.wire_rules import encode, tool_of, whole
+from agents.simulated.thought import Thought
+from agents.simulated.wire_rules import encode, tool_of
 
-# fmt: off
-TAKEN = frozenset((
-    "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "temperature", "top_p",
-    "top_k", "metadata", "service_tier", "thinking", "cache_control",
-))
-# fmt: on
-# fmt: off
-NOT_SIMULATED = frozenset((
-    "stop_sequences", "container", "context_management", "inference_geo", "output_config", "output_format",
-    "mcp_servers", "speed",
-))
-# fmt: on
-MAX_MARKS = 4
+__all__ = ["check_parameters", "finish", "read_head", "read_message"]
 
 _TOOL_KEYS = frozenset(["name", "description", "input_schema", "cache_control", "type", "strict", "input_examples"])
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -34,50 +26,16 @@ _BLOCK_KEYS = {
     "text": frozenset(("type", "text", "cache_control", "citations")),
     "tool_use": frozenset(("type", "id", "name", "input", "cache_control")),
     "tool_result": frozenset(("type", "tool_use_id", "content", "is_error", "cache_control")),
+    "thinking": frozenset(("type", "thinking", "signature")),
+    "redacted_thinking": frozenset(("type", "data")),
 }
-
-
-def check_parameters(document: Mapping[str, object], persona: Persona) -> int:
-    """Top-level parameters; returns max_tokens. Raises Refused."""
-    for name in document:
-        if name not in TAKEN:
-            if name in NOT_SIMULATED:
-                raise Refused(f"{name}: not supported by simulated models")
-            raise Refused(f"{name}: Extra inputs are not permitted")
-        if name in persona.refuses:
-            raise Refused(f"`{name}` is not supported by this model.")
-    if "max_tokens" not in document:
-        raise Refused("max_tokens: Field required")
-    max_tokens = whole(document["max_tokens"])
-    if max_tokens is None or max_tokens < 0:
-        raise Refused("max_tokens: Input should be a whole number greater than or equal to 0")
-    if max_tokens > persona.max_output_tokens:
-        raise Refused(
-            f"max_tokens: {max_tokens} > {persona.max_output_tokens}, which is the maximum allowed number of output "
-            f"tokens for {persona.model}"
-        )
-    if not isinstance(document.get("stream", False), bool):
-        raise Refused("stream: Input should be a valid boolean")
-    for name, upper in (("temperature", 1), ("top_p", 1)):
-        value = document.get(name, 0)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= upper:
-            raise Refused(f"{name}: Input should be a number from 0 to {upper}")
-    if "top_k" in document and whole(document["top_k"]) is None:
-        raise Refused("top_k: Input should be a valid integer")
-    if document.get("service_tier", "auto") not in ("auto", "standard_only"):
-        raise Refused("service_tier: Input should be 'auto' or 'standard_only'")
-    if not isinstance(document.get("metadata", {}), dict):
-        raise Refused("metadata: Input should be an object")
-    thinking = document.get("thinking", {"type": "disabled"})
-    if not isinstance(thinking, dict) or thinking.get("type") not in ("adaptive", "disabled"):
-        raise Refused("thinking.type: Input should be 'adaptive' or 'disabled' for this model")
-    return max_tokens
 
 
 def read_head(document: Mapping[str, object], prompt: Prompt, max_tokens: int) -> Request:
     """Tools and system text, which come before every message. The transcript is the prompt's, read on later."""
     tools = _tools(document.get("tools", []), prompt)
     system = _system(document.get("system", []), prompt)
+    prompt.transcript.tell(system)
     choice = document.get("tool_choice", {"type": "auto"})
     if not isinstance(choice, dict) or choice.get("type") not in ("auto", "any", "none", "tool"):
         raise Refused("tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'")
@@ -85,11 +43,21 @@ def read_head(document: Mapping[str, object], prompt: Prompt, max_tokens: int) -
         raise Refused("tool_choice: simulated models do not take a forced tool")
     if choice["type"] == "any" and not tools:
         raise Refused("tool_choice: tool_choice may only be specified while providing tools.")
-    settings = {name: document[name] for name in ("tool_choice", "thinking") if name in document}
+    amount = thinks(document, prompt.persona)
+    if choice["type"] == "any" and amount and prompt.persona.thinking.tokens:
+        raise Refused("Thinking may not be enabled when tool_choice forces tool use.")
+    settings = {name: document[name] for name in SETTINGS if name in document}
     if settings:
-        # Changing these spoils what is cached of the messages, not of tools and system text.
         prompt.chain.salt(encode(settings))
-    return Request(system, () if choice["type"] == "none" else tools, prompt.transcript, max_tokens)
+    return Request(
+        system,
+        () if choice["type"] == "none" else tools,
+        prompt.transcript,
+        max_tokens,
+        thinks=amount,
+        parallel=choice.get("disable_parallel_tool_use") is not True,
+        schema=by_schema(document),
+    )
 
 
 def read_message(message: object, prompt: Prompt) -> None:
@@ -116,15 +84,20 @@ def read_message(message: object, prompt: Prompt) -> None:
     calls: list[tuple[str, str]] = []
     texts: list[str] = []
     results: list[Said] = []
+    kinds: list[str] = []
+    thoughts: list[Thought] = []
     for number, block in enumerate(content):
         where = f"{path}.content.{number}"
         kind = _add_block(block, role, where, prompt)
+        kinds.append(kind)
         if kind == "text":
             texts.append(block["text"])
         elif kind == "tool_use":
             if any(block["id"] == call for call, _ in calls):
                 raise Refused(f"{path}: `tool_use` ids must be unique")
             calls.append((block["id"], block["name"]))
+        elif kind != "tool_result":
+            thoughts.append(read_thought(block, where, prompt))
         else:
             if texts:
                 raise Refused(f"{where}: `tool_result` blocks must come first in the content of a message")
@@ -134,6 +107,8 @@ def read_message(message: object, prompt: Prompt) -> None:
         prompt.transcript.add(result)
     if texts or calls:
         prompt.transcript.add(Said(role, "\n".join(texts), tuple(calls)))
+    if role == "assistant":
+        prompt.fault = fault_of(prompt, path, kinds, thoughts, [call for call, _ in calls])
     prompt.end_message(role, tuple(call for call, _ in calls))
 
 
@@ -154,16 +129,9 @@ def finish(document: Mapping[str, object], prompt: Prompt, persona: Persona) -> 
             raise Refused("cache_control: the last block is marked with another ttl already")
         if not any(mark.block == last for mark in prompt.marks):
             prompt.marks.append(Mark(last, lifetime, "cache_control"))
-    if len(prompt.marks) > MAX_MARKS:
-        raise Refused(f"A maximum of {MAX_MARKS} blocks with cache_control may be provided. Found {len(prompt.marks)}.")
-    shorter_before = False
-    for mark in prompt.marks:
-        if mark.lifetime == "1h" and shorter_before:
-            raise Refused(
-                f"{mark.path}.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. "
-                "Note that blocks are processed in the following order: `tools`, `system`, `messages`."
-            )
-        shorter_before = shorter_before or mark.lifetime == "5m"
+    check_marks(prompt.marks)
+    if prompt.fault and thinks(document, persona):
+        raise Refused(prompt.fault)
     if prompt.chain.tokens > persona.context_tokens:
         raise Refused(f"prompt is too long: {prompt.chain.tokens} tokens > {persona.context_tokens} maximum")
 
@@ -212,7 +180,7 @@ def _add_block(block: object, role: str, path: str, prompt: Prompt) -> str:
     """Checks a content block and appends it; returns its type."""
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(block, dict) or not isinstance(kind, str) or kind not in _BLOCK_KEYS:
-        raise Refused(f"{path}.type: simulated models take blocks of type 'text', 'tool_use' and 'tool_result'")
+        raise Refused(f"{path}.type: simulated models take blocks of type {', '.join(map(repr, _BLOCK_KEYS))}")
     for key in block:
         if key not in _BLOCK_KEYS[kind]:
             raise Refused(f"{path}.{kind}.{key}: Extra inputs are not permitted")
@@ -228,6 +196,9 @@ def _add_block(block: object, role: str, path: str, prompt: Prompt) -> str:
             raise Refused(f"{path}.tool_use: id and name should be valid strings")
         if not isinstance(block.get("input"), dict):
             raise Refused(f"{path}.tool_use.input: Input should be a valid dictionary")
+    elif kind != "tool_result":
+        if role != "assistant":
+            raise Refused(f"{path}: `{kind}` blocks can only be in `assistant` messages")
     else:
         if role != "user":
             raise Refused(f"{path}: `tool_result` blocks can only be in `user` messages")

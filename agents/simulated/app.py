@@ -1,4 +1,4 @@
-"""The simulated provider as an ASGI app: POST /v1/messages, POST /v1/chat/completions, GET /v1/models.
+"""The simulated provider as an ASGI app: POST /v1/messages, /v1/chat/completions and /v1/responses, GET /v1/models.
 
 Time crosses the wire in headers. A request may say what time it is (`x-fullchain-time`, ISO-8601 UTC); the answer then
 says in the same header how long it took, and whoever keeps the clock does the waiting. Without it the wall clock is
@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request  # noqa: TID253
 from starlette.responses import Response  # noqa: TID253
 from starlette.routing import Route  # noqa: TID253
 
-from agents.simulated import anthropic_answer, openai_answer
+from agents.simulated import anthropic_answer, openai_answer, responses_answer
 from agents.simulated.bill import Bill, Item
 from agents.simulated.catalogue import Catalogue
 from agents.simulated.errors import Refused
@@ -49,6 +49,7 @@ def simulated_provider(
         routes=[
             Route("/v1/messages", front.messages, methods=["POST"]),
             Route("/v1/chat/completions", front.chat_completions, methods=["POST"]),
+            Route("/v1/responses", front.responses, methods=["POST"]),
             Route("/v1/models", front.models, methods=["GET"]),
         ]
     )
@@ -83,6 +84,9 @@ class _Front:
 
     async def chat_completions(self, request: Request) -> Response:
         return await self._answer("openai_chat", request)
+
+    async def responses(self, request: Request) -> Response:
+        return await self._answer("openai_responses", request)
 
     async def models(self, request: Request) -> Response:
         protocol: Protocol = "anthropic_messages" if "anthropic-version" in request.headers else "openai_chat"
@@ -129,14 +133,22 @@ def _shape(protocol: Protocol, served: Served, at: datetime) -> tuple[Iterable[b
         if streamed:
             return anthropic_answer.stream(emission, model, served.split), f"msg_sim_{emission.id}", True
         return [anthropic_answer.whole(emission, model, served.split)], f"msg_sim_{emission.id}", False
-    totals = openai_answer.usage(served.split, emission.tokens, served.persona.shape)
     created = int(at.timestamp())
+    if protocol == "openai_responses":
+        implicit, lifetime = served.caching or (True, "")
+        answering = responses_answer.Answering(
+            emission, model, document, served.split, created, implicit=implicit, lifetime=lifetime
+        )
+        chunks = responses_answer.stream(answering) if streamed else [responses_answer.whole(answering)]
+        return chunks, f"resp_sim_{emission.id}", streamed
+    totals = openai_answer.usage(served.split, emission, served.persona.shape)
+    thought = openai_answer.shown(emission, served.persona.shape)
     if streamed:
         options = document.get("stream_options")
         wanted = isinstance(options, dict) and bool(options.get("include_usage"))
-        chunks = openai_answer.stream(emission, model, created, totals if wanted else None)
+        chunks = openai_answer.stream(emission, model, created, totals if wanted else None, thought)
         return chunks, f"chatcmpl-sim-{emission.id}", True
-    return [openai_answer.whole(emission, model, created, totals)], f"chatcmpl-sim-{emission.id}", False
+    return [openai_answer.whole(emission, model, created, totals, thought)], f"chatcmpl-sim-{emission.id}", False
 
 
 def _time(request: Request) -> datetime | None:

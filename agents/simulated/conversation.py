@@ -4,6 +4,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from agents.simulated.acting import Act, Form, form_of, heard
+
 Speaker = Literal["system", "user", "assistant", "tool"]
 
 
@@ -23,26 +25,52 @@ COMMAND_TOOL = "bash"
 
 @dataclass(slots=True)
 class Transcript:
-    """All that was said, in order, with the places of the assistant's turns and of those that handed over."""
+    """All that was said, in order, with the places where the assistant's turns begin and of what it handed over with.
+
+    `form` is how the assistant acts, told by the system text; `told` is how many lines had been said by then. Where it
+    acts in words, what it does counts as a call all the same, and what the user says next as its result.
+    """
 
     said: list[Said] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
     handed_over: list[int] = field(default_factory=list)
+    form: Form = "tools"
+    told: int = 0
+
+    def tell(self, system: str) -> None:
+        """Takes the form of acting from a system text that is no line of the conversation."""
+        self.form = form_of(system)
 
     def add(self, line: Said) -> None:
+        if self.form != "tools":
+            line = self._acted(line)
+        place = len(self.said)
         if line.speaker == "assistant":
-            self.turns.append(len(self.said))
+            if not self.said or self.said[-1].speaker != "assistant":
+                self.turns.append(place)
             if any(name != COMMAND_TOOL for _, name in line.calls):
-                self.handed_over.append(len(self.said))
+                self.handed_over.append(place)
         self.said.append(line)
+        if line.speaker == "system" and self.form == "tools":
+            self.form, self.told = form_of(line.text), place + 1
 
     def cut(self, length: int) -> "Transcript":
         """A transcript of its own with the first `length` lines."""
+        form: Form = self.form if self.told <= length else "tools"
         return Transcript(
             self.said[:length],
             self.turns[: bisect_left(self.turns, length)],
             self.handed_over[: bisect_left(self.handed_over, length)],
+            form,
+            self.told if form != "tools" else 0,
         )
+
+    def _acted(self, line: Said) -> Said:
+        if line.speaker == "assistant" and not line.calls and (act := heard(self.form, line.text)) is not None:
+            return line._replace(calls=((f"act-{len(self.said)}", act.tool),))
+        if line.speaker == "user" and self.said and self.said[-1].speaker == "assistant" and self.said[-1].calls:
+            return line._replace(speaker="tool", answers=self.said[-1].calls[0][0])
+        return line
 
     @property
     def visit(self) -> list[int]:
@@ -60,16 +88,33 @@ class Tool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`tools` is empty when tools may not be called. `max_output_tokens` bounds the answer."""
+    """`tools` is empty when tools may not be called. `max_output_tokens` bounds the answer, `thinks` scales how much
+    is thought before it (0: nothing), `parallel` allows more than one call, `schema` asks for an answer by a schema."""
 
     system: str
     tools: tuple[Tool, ...]
     transcript: Transcript
     max_output_tokens: int
+    thinks: float = 1.0
+    parallel: bool = True
+    schema: bool = False
+
+
+class ToolCall(NamedTuple):
+    """A call of a tool with one text, which goes into `parameter`."""
+
+    tool: str
+    parameter: str
+    text: str
+
+    @property
+    def act(self) -> Act:
+        return Act(self.tool, self.text)
 
 
 class Answer(NamedTuple):
-    """What a persona says, and the one tool that it calls, as (name, parameter, text); None when it calls none."""
+    """What a persona says, the tools that it calls, and what it thinks before."""
 
     text: str
-    call: tuple[str, str, str] | None
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""

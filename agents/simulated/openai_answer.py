@@ -14,8 +14,10 @@ Usage = dict[str, object]
 _STOPPED = {"said": "stop", "call": "tool_calls", "length": "length"}
 
 
-def usage(split: Split, output_tokens: int, shape: Shape) -> Usage:
-    """`prompt_tokens` includes what was read from the cache and what was written to it."""
+def usage(split: Split, emission: Emission, shape: Shape) -> Usage:
+    """`prompt_tokens` includes what was read from the cache and what was written to it, `completion_tokens` what was
+    thought."""
+    output_tokens = emission.tokens
     written = sum(split.written.values())
     prompt = split.read + written + split.uncached
     details = {"cached_tokens": split.read}
@@ -26,7 +28,7 @@ def usage(split: Split, output_tokens: int, shape: Shape) -> Usage:
         "completion_tokens": output_tokens,
         "total_tokens": prompt + output_tokens,
         "prompt_tokens_details": details,
-        "completion_tokens_details": {"reasoning_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": emission.thinking_tokens},
     }
     if shape == "deepseek":
         result["prompt_cache_hit_tokens"] = split.read
@@ -34,15 +36,22 @@ def usage(split: Split, output_tokens: int, shape: Shape) -> Usage:
     return result
 
 
-def whole(emission: Emission, model: str, created: int, totals: Usage) -> bytes:
+def shown(emission: Emission, shape: Shape) -> str:
+    """What was thought, where the shape has a place for it; OpenAI's own models hide it here."""
+    return "".join(thought.text for thought in emission.thoughts) if shape == "deepseek" else ""
+
+
+def whole(emission: Emission, model: str, created: int, totals: Usage, thought: str) -> bytes:
     message: dict[str, object] = {"role": "assistant", "content": emission.text or None, "refusal": None}
-    if emission.call is not None:
-        message["tool_calls"] = [_call(emission.call, emission.call.arguments)]
+    if thought:
+        message["reasoning_content"] = thought
+    if emission.calls:
+        message["tool_calls"] = [_call(call, call.arguments) for call in emission.calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _STOPPED[emission.stopped]}
     return orjson.dumps(_head(emission, model, created, "chat.completion") | {"choices": [choice], "usage": totals})
 
 
-def stream(emission: Emission, model: str, created: int, totals: Usage | None) -> Iterator[bytes]:
+def stream(emission: Emission, model: str, created: int, totals: Usage | None, thought: str) -> Iterator[bytes]:
     """Three chunks: up to the first token, the rest of the content, the end. `totals` None: usage was not asked for."""
     head = _head(emission, model, created, "chat.completion.chunk")
     if totals is not None:
@@ -52,12 +61,13 @@ def stream(emission: Emission, model: str, created: int, totals: Usage | None) -
         return _event(head | {"choices": [{"index": 0, "delta": value, "logprobs": None, "finish_reason": finish}]})
 
     yield delta({"role": "assistant", "content": ""})
-    chunks = [delta({"content": piece}) for piece in pieces(emission.text)]
-    if emission.call is not None:
-        chunks.append(delta({"tool_calls": [{"index": 0, **_call(emission.call, "")}]}))
+    chunks = [delta({"content": None, "reasoning_content": piece}) for piece in pieces(thought)]
+    chunks += [delta({"content": piece}) for piece in pieces(emission.text)]
+    for index, call in enumerate(emission.calls):
+        chunks.append(delta({"tool_calls": [{"index": index, **_call(call, "")}]}))
         chunks += [
-            delta({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
-            for piece in pieces(emission.call.arguments)
+            delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+            for piece in pieces(call.arguments)
         ]
     if chunks:
         yield b"".join(chunks)

@@ -1,33 +1,46 @@
 """Reads a request of the OpenAI chat completions protocol by the provider's rules, in its words where they are known.
 
-The prompt is laid out as the tools, then each message as one block: its JSON as it was sent.
+The prompt is laid out as the tools, then the messages. Where the cache sees no blocks a message is one block, its JSON
+as it was sent. Where content parts can be marked each part is one, and so is what a message has beside its content;
+content given as a plain string is one part, and a mark is no content.
 """
 
-import re
 from collections.abc import Mapping
 
-from agents.simulated.conversation import Request, Said, Speaker, Tool
+from agents.simulated.breakpoints import add_mark, cache_options, check_marks
+from agents.simulated.conversation import Request, Said, Speaker
 from agents.simulated.errors import Refused
+from agents.simulated.openai_parameters import (
+    check_flags,
+    check_format,
+    check_numbers,
+    check_stream_options,
+    effort,
+    may_call,
+    tools,
+)
+from agents.simulated.openai_refusals import missing, unknown, unsupported, wrong_type, wrong_value
 from agents.simulated.persona import Persona
 from agents.simulated.prompt import Prompt
-from agents.simulated.wire_rules import encode, tool_of, whole
+from agents.simulated.wire_rules import encode, whole
 
 # fmt: off
 TAKEN = frozenset((
     "model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options", "max_tokens",
     "max_completion_tokens", "temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "user",
-    "metadata", "store", "prompt_cache_key", "safety_identifier", "service_tier", "n",
+    "metadata", "store", "prompt_cache_key", "safety_identifier", "service_tier", "n", "response_format",
+    "reasoning_effort", "verbosity", "thinking", "prompt_cache_options", "prompt_cache_retention",
 ))
 # fmt: on
 # fmt: off
 NOT_SIMULATED = frozenset((
-    "stop", "response_format", "logprobs", "top_logprobs", "logit_bias", "functions", "function_call",
-    "modalities", "audio", "prediction", "reasoning_effort", "verbosity", "web_search_options",
-    "prompt_cache_retention", "thinking",
+    "stop", "logprobs", "top_logprobs", "logit_bias", "functions", "function_call", "modalities", "audio",
+    "prediction", "web_search_options",
 ))
 # fmt: on
+_SALTING = ("response_format", "reasoning_effort", "verbosity", "thinking")
+"""Settings that are part of the prefix: other ones find nothing of what these have cached."""
 
-_BOUNDS = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
 _SPEAKERS: dict[str, Speaker] = {
     "system": "system",
     "developer": "system",
@@ -42,7 +55,6 @@ _MESSAGE_KEYS = {
     "assistant": frozenset(("role", "content", "name", "tool_calls", "refusal", "reasoning_content")),
     "tool": frozenset(("role", "content", "tool_call_id")),
 }
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_parameters(document: Mapping[str, object], persona: Persona) -> int:
@@ -50,29 +62,22 @@ def check_parameters(document: Mapping[str, object], persona: Persona) -> int:
     for name in document:
         if name not in TAKEN:
             if name in NOT_SIMULATED:
-                raise _unsupported(name, "by simulated models")
-            raise Refused(f"Unknown parameter: '{name}'.", param=name, code="unknown_parameter")
+                raise unsupported(name, "by simulated models")
+            raise unknown(name)
         if name in persona.refuses:
-            raise _unsupported(name, "with this model")
-    for name in ("stream", "parallel_tool_calls", "store"):
-        if not isinstance(document.get(name) or False, bool):
-            raise _wrong_type(name, "a boolean")
-    for name, (low, high) in _BOUNDS.items():
-        value = document.get(name) or 0
-        if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
-            raise Refused(
-                f"Invalid '{name}': expected a number from {low} to {high}.", param=name, code="invalid_value"
-            )
+            raise unsupported(name, "with this model")
+    if document.get("thinking") is not None and persona.shape != "deepseek":
+        raise unknown("thinking")
+    if document.get("prompt_cache_retention") is not None and persona.marking is None:
+        raise unsupported("prompt_cache_retention", "by simulated models")
+    check_flags(document, ("stream", "parallel_tool_calls", "store"))
+    check_numbers(document)
+    cache_options(document, persona, "openai_chat")
+    if document.get("verbosity") not in (None, "low", "medium", "high"):
+        raise wrong_value("verbosity", document["verbosity"], "low", "medium", "high")
     if document.get("n") not in (None, 1):
-        raise _unsupported("n", "by simulated models unless it is 1")
-    options = document.get("stream_options")
-    if options is not None:
-        if not document.get("stream"):
-            raise Refused(
-                "The 'stream_options' parameter is only allowed when 'stream' is enabled.", param="stream_options"
-            )
-        if not isinstance(options, dict) or not options.keys() <= {"include_usage", "include_obfuscation"}:
-            raise _wrong_type("stream_options", "an object with include_usage")
+        raise unsupported("n", "by simulated models unless it is 1")
+    check_stream_options(document, "include_usage", "include_obfuscation")
     bounds = [name for name in ("max_completion_tokens", "max_tokens") if document.get(name) is not None]
     if len(bounds) == 2:
         raise Refused("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
@@ -90,15 +95,39 @@ def check_parameters(document: Mapping[str, object], persona: Persona) -> int:
 
 def read_head(document: Mapping[str, object], prompt: Prompt, max_tokens: int) -> Request:
     """The tools, which come before every message. The system text is a message and is filled in at the end."""
-    tools = _tools(document.get("tools") or [], prompt)
-    choice = document.get("tool_choice") or "auto"
-    if isinstance(choice, dict):
-        raise _unsupported("tool_choice", "by simulated models when it forces a tool")
-    if choice not in ("auto", "none", "required"):
-        raise Refused("Invalid value for 'tool_choice': expected 'auto', 'none' or 'required'.", param="tool_choice")
-    if choice == "required" and not tools:
-        raise Refused("'tool_choice' is only allowed when 'tools' are specified.", param="tool_choice")
-    return Request("", () if choice == "none" else tools, prompt.transcript, max_tokens)
+    settings = {name: document[name] for name in _SALTING if document.get(name) is not None}
+    if settings:
+        prompt.chain.salt(encode(settings))
+    offered = tools(document.get("tools") or [], prompt, nested=True)
+    callable_now = may_call(document, offered=bool(offered))
+    persona = prompt.persona
+    thinks = _thinks(document, persona)
+    if offered and thinks and persona.thinking.tokens and persona.shape == "openai":
+        raise Refused(
+            f"Function tools with reasoning_effort are not supported for {persona.model} in /v1/chat/completions. "
+            "Please use /v1/responses instead.",
+            param="reasoning_effort",
+        )
+    return Request(
+        "",
+        offered if callable_now else (),
+        prompt.transcript,
+        max_tokens,
+        thinks=thinks,
+        parallel=document.get("parallel_tool_calls") is not False,
+        schema=check_format(document.get("response_format"), "response_format", nested=True),
+    )
+
+
+def _thinks(document: Mapping[str, object], persona: Persona) -> float:
+    thinks = effort(document.get("reasoning_effort"), "reasoning_effort", persona)
+    thinking = document.get("thinking")
+    if thinking is None:
+        return thinks
+    kind = thinking.get("type") if isinstance(thinking, dict) else thinking
+    if kind not in ("enabled", "disabled"):
+        raise wrong_value("thinking.type", kind, "enabled", "disabled")
+    return thinks if kind == "enabled" else 0.0
 
 
 def read_message(message: object, prompt: Prompt) -> None:
@@ -106,7 +135,7 @@ def read_message(message: object, prompt: Prompt) -> None:
     index = len(prompt.points)
     path = f"messages[{index}]"
     if not isinstance(message, dict):
-        raise _wrong_type(path, "an object")
+        raise wrong_type(path, "an object")
     role = message.get("role")
     if not isinstance(role, str) or role not in _SPEAKERS:
         raise Refused(
@@ -116,9 +145,10 @@ def read_message(message: object, prompt: Prompt) -> None:
         )
     for key in message:
         if key not in _MESSAGE_KEYS[role]:
-            raise Refused(f"Unknown parameter: '{path}.{key}'.", param=f"{path}.{key}", code="unknown_parameter")
+            raise unknown(f"{path}.{key}")
     calls = _calls(message.get("tool_calls"), path) if role == "assistant" else []
-    text = _text(message.get("content"), f"{path}.content", optional=role == "assistant" and bool(calls))
+    optional = role == "assistant" and bool(calls)
+    parts = _parts(message.get("content"), f"{path}.content", prompt.persona.marking, optional=optional)
     answers: str | None = None
     waiting = prompt.waiting
     if role == "tool":
@@ -128,9 +158,32 @@ def read_message(message: object, prompt: Prompt) -> None:
         raise _unanswered(waiting)
     else:
         waiting = tuple(call for call, _ in calls)
-    prompt.chain.add(encode(message))
-    prompt.transcript.add(Said(_SPEAKERS[role], text, tuple(calls), answers))
+    if prompt.persona.marking is None:
+        prompt.chain.add(encode(message))
+    else:
+        _add_parts(message, role, parts, path, prompt)
+    if role == "user":
+        prompt.fault = ""
+    elif calls and not isinstance(message.get("reasoning_content"), str):
+        prompt.fault = prompt.fault or (
+            f"Missing `reasoning_content` field in the assistant message at message index {index}. For more "
+            "information, please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
+        )
+    said = "\n".join(str(part["text"]) for part in parts)
+    prompt.transcript.add(Said(_SPEAKERS[role], said, tuple(calls), answers))
     prompt.end_message(role, waiting)
+
+
+def _add_parts(
+    message: Mapping[str, object], role: str, parts: list[dict[str, object]], path: str, prompt: Prompt
+) -> None:
+    head = role.encode() + b"\n"
+    rest = {key: value for key, value in message.items() if key not in ("role", "content")}
+    if rest:
+        prompt.chain.add(head + encode(rest))
+    for number, part in enumerate(parts):
+        prompt.chain.add(head + encode({"type": "text", "text": part["text"]}))
+        add_mark(part, f"{path}.content[{number}]", prompt)
 
 
 def finish(document: Mapping[str, object], prompt: Prompt, persona: Persona) -> None:
@@ -145,6 +198,11 @@ def finish(document: Mapping[str, object], prompt: Prompt, persona: Persona) -> 
         raise _unanswered(prompt.waiting)
     if prompt.role == "assistant":
         raise Refused("The last message must not be from the assistant.", param="messages")
+    demands = persona.thinking.tokens and persona.thinking.demanded and persona.shape == "deepseek"
+    if prompt.fault and demands and _thinks(document, persona):
+        raise Refused(prompt.fault, code="invalid_request_error")
+    if persona.marking == "cache_control":
+        check_marks(prompt.marks)
     if prompt.chain.tokens > persona.context_tokens:
         raise Refused(
             f"This model's maximum context length is {persona.context_tokens} tokens. However, your messages resulted "
@@ -154,40 +212,11 @@ def finish(document: Mapping[str, object], prompt: Prompt, persona: Persona) -> 
         )
 
 
-def _tools(value: object, prompt: Prompt) -> tuple[Tool, ...]:
-    if not isinstance(value, list):
-        raise _wrong_type("tools", "an array")
-    tools: dict[str, Tool] = {}
-    for number, tool in enumerate(value):
-        path = f"tools[{number}]"
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if not isinstance(tool, dict) or tool.get("type") != "function" or not isinstance(function, dict):
-            raise _wrong_type(path, "an object with type 'function' and a function")
-        for key in (*(key for key in tool if key not in ("type", "function")), *function):
-            if key not in ("name", "description", "parameters", "strict"):
-                raise Refused(f"Unknown parameter: '{path}.{key}'.", param=path, code="unknown_parameter")
-        name = function.get("name")
-        if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-            raise Refused(
-                f"Invalid '{path}.function.name': string does not match pattern '^[a-zA-Z0-9_-]{{1,64}}$'.",
-                param=f"{path}.function.name",
-                code="invalid_value",
-            )
-        if name in tools:
-            raise Refused(f"Invalid 'tools': the function name '{name}' is not unique.", param="tools")
-        schema = function.get("parameters", {})
-        if not isinstance(schema, dict):
-            raise _wrong_type(f"{path}.function.parameters", "an object")
-        tools[name] = tool_of(name, function.get("description"), schema)
-        prompt.chain.add(encode(tool))
-    return tuple(tools.values())
-
-
 def _calls(value: object, path: str) -> list[tuple[str, str]]:
     if value is None:
         return []
     if not isinstance(value, list) or not value:
-        raise _wrong_type(f"{path}.tool_calls", "an array of at least one call")
+        raise wrong_type(f"{path}.tool_calls", "an array of at least one call")
     calls: list[tuple[str, str]] = []
     for number, call in enumerate(value):
         function = call.get("function") if isinstance(call, dict) else None
@@ -199,31 +228,31 @@ def _calls(value: object, path: str) -> list[tuple[str, str]]:
             or not isinstance(function.get("name"), str)
             or not isinstance(function.get("arguments"), str)
         ):
-            raise _wrong_type(f"{path}.tool_calls[{number}]", "a function call with id, name and arguments")
+            raise wrong_type(f"{path}.tool_calls[{number}]", "a function call with id, name and arguments")
         calls.append((call["id"], function["name"]))
     return calls
 
 
-def _text(content: object, path: str, *, optional: bool) -> str:
+def _parts(content: object, path: str, marking: str | None, *, optional: bool) -> list[dict[str, object]]:
+    """The text parts of a content; a plain string is one."""
     if content is None and optional:
-        return ""
+        return []
     if isinstance(content, str):
-        return content
+        return [{"type": "text", "text": content}]
     if not isinstance(content, list) or not content:
         raise Refused(f"Invalid value for '{path}': expected a string, got {_kind(content)}.", param=path)
-    for part in content:
+    for number, part in enumerate(content):
         if not isinstance(part, dict) or part.get("type") != "text" or not isinstance(part.get("text"), str):
             raise Refused(f"Invalid '{path}': simulated models take text parts alone.", param=path)
-    return "\n".join(part["text"] for part in content)
+        for key in part:
+            if key not in ("type", "text", marking):
+                raise unknown(f"{path}[{number}].{key}")
+    return content
 
 
 def _answered(call: object, path: str, index: int, waiting: tuple[str, ...]) -> str:
     if not isinstance(call, str):
-        raise Refused(
-            f"Missing required parameter: '{path}.tool_call_id'.",
-            param=f"{path}.tool_call_id",
-            code="missing_required_parameter",
-        )
+        raise missing(f"{path}.tool_call_id")
     if call not in waiting:
         raise Refused(
             "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
@@ -239,14 +268,6 @@ def _unanswered(calls: tuple[str, ...]) -> Refused:
         f"The following tool_call_ids did not have response messages: {', '.join(calls)[:300]}",
         param="messages",
     )
-
-
-def _unsupported(name: str, why: str) -> Refused:
-    return Refused(f"Unsupported parameter: '{name}' is not supported {why}.", param=name, code="unsupported_parameter")
-
-
-def _wrong_type(name: str, expected: str) -> Refused:
-    return Refused(f"Invalid type for '{name}': expected {expected}.", param=name, code="invalid_type")
 
 
 def _kind(value: object) -> str:

@@ -16,13 +16,25 @@ from agents.simulated.errors import SimulatorError
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.policy import CachePolicy
 
-Protocol = Literal["anthropic_messages", "openai_chat"]
+Protocol = Literal["anthropic_messages", "openai_chat", "openai_responses"]
 Shape = Literal["anthropic", "openai", "deepseek"]
 Probability = Annotated[float, Field(ge=0, le=1)]
+Marking = Literal["cache_control", "prompt_cache_breakpoint"]
 Price = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
 
 SMALLEST_UNIT = 16
 """Tokens: a cache that matches in smaller steps would be hashed link by link for nothing."""
+
+EFFORTS: Mapping[str, float] = {
+    "none": 0.0,
+    "minimal": 0.25,
+    "low": 0.5,
+    "medium": 1.0,
+    "high": 1.5,
+    "xhigh": 2.0,
+    "max": 3.0,
+}
+"""The words for effort, and how many times the usual length is thought then."""
 
 _SHIPPED = Path(__file__).parent / "personas"
 
@@ -76,12 +88,23 @@ class Planning(_Part):
     check: int = Field(ge=1, le=50)
 
 
+class Thinking(_Part):
+    """Mean tokens that are thought before an answer; the chance that half of it is redacted (Anthropic); whether a
+    chat's tool loop without its reasoning_content is refused (the other protocols always demand theirs back)."""
+
+    tokens: int = Field(default=0, ge=0, le=8000)
+    redacted: Probability = 0.0
+    demanded: bool = True
+
+
 class Persona(_Part):
-    """One simulated model. `model` is its id on the wire.
+    """One simulated model. `model` is its id on the wire; one of openai_responses answers at chat completions too.
 
     `skill` is the probability that a first visit plays the task's right solution, `rework_skill` that a later one does;
     `rework_rates[k]` is the probability that the planner's check k asks for rework (after the last it approves).
-    `refuses` names parameters of the protocol that this model answers with a 400.
+    `refuses` names parameters of the protocol that this model answers with a 400; `efforts` are the words for effort
+    that it takes (None: all). `parallel_calls` is the probability that a look comes with a second one in the same
+    answer, `evicts` that a request finds all that was cached of its conversation forgotten before its time.
     """
 
     model: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
@@ -92,6 +115,10 @@ class Persona(_Part):
     context_tokens: int = Field(ge=1000)
     max_output_tokens: int = Field(ge=16)
     refuses: tuple[str, ...] = ()
+    efforts: tuple[str, ...] | None = None
+    thinking: Thinking = Thinking()
+    parallel_calls: Probability = 0.0
+    evicts: Probability = 0.0
     skill: Probability
     rework_skill: Probability
     rework_rates: tuple[Probability, ...] = Field(max_length=20)
@@ -104,13 +131,16 @@ class Persona(_Part):
     @model_validator(mode="after")
     def _hangs_together(self) -> "Persona":
         if (self.protocol == "anthropic_messages") != (self.shape == "anthropic"):
-            raise ValueError("shape anthropic belongs to protocol anthropic_messages, the others to openai_chat")
+            raise ValueError("shape anthropic belongs to protocol anthropic_messages, the others to openai_*")
+        if self.protocol == "openai_responses" and self.shape != "openai":
+            raise ValueError("protocol openai_responses tells usage in shape openai alone")
         if self.cache not in POLICIES:
             raise ValueError(f"cache must be one of {', '.join(sorted(POLICIES))}, not {self.cache!r}")
         policy = self.policy
-        fitting = ("breakpoints", "none") if self.protocol == "anthropic_messages" else ("prefix", "none")
-        if policy.matching not in fitting:
+        if not self._can_ask_for(policy):
             raise ValueError(f"cache {self.cache} matches by {policy.matching}, which {self.protocol} cannot ask for")
+        if unknown := sorted(set(self.efforts or ()) - set(EFFORTS)):
+            raise ValueError(f"efforts names {', '.join(unknown)}; known: {', '.join(EFFORTS)}")
         if policy.matching == "prefix" and policy.multiple < SMALLEST_UNIT:
             raise ValueError(f"cache {self.cache} matches in steps under {SMALLEST_UNIT} tokens: not simulated")
         if unknown := sorted(set(self.usd_per_mtok) - set(charged_classes(policy))):
@@ -120,9 +150,29 @@ class Persona(_Part):
                 raise ValueError(f"usd_per_mtok has no price for {needed}, which cache {self.cache} can bill")
         return self
 
+    def _can_ask_for(self, policy: CachePolicy) -> bool:
+        if policy.matching != "breakpoints":
+            return policy.matching == "none" or self.protocol != "anthropic_messages"
+        if self.protocol == "anthropic_messages":
+            return policy.lifetimes.keys() <= {"5m", "1h"}
+        return self.protocol == "openai_chat" or "30m" in policy.lifetimes
+
     @property
     def policy(self) -> CachePolicy:
         return POLICIES[self.cache]
+
+    @property
+    def marking(self) -> Marking | None:
+        """What a request marks the end of a cached prefix with; None where nothing is marked."""
+        if self.policy.matching != "breakpoints":
+            return None
+        return "prompt_cache_breakpoint" if "30m" in self.policy.lifetimes else "cache_control"
+
+    def speaks(self, protocol: Protocol) -> bool:
+        return self.protocol == protocol or (self.protocol == "openai_responses" and protocol == "openai_chat")
+
+    def takes_effort(self, word: object) -> bool:
+        return isinstance(word, str) and word in EFFORTS and (self.efforts is None or word in self.efforts)
 
     def doing(self, role: str) -> Doing:
         """How it works in a role that does the task itself."""
@@ -134,7 +184,7 @@ def load_personas(extra: Path | None = None) -> dict[str, Persona]:
 
     Raises SimulatorError naming file and field.
     """
-    files = sorted(_SHIPPED.glob("*.yaml"))
+    files = sorted(_SHIPPED.rglob("*.yaml"))
     if extra is not None:
         own = sorted(extra.glob("*.yaml")) if extra.is_dir() else [extra]
         if not own:

@@ -11,15 +11,25 @@ from itertools import islice
 
 from agents.simulated import attempt, looking, prose
 from agents.simulated.catalogue import Catalogue, KnownTask, Script
-from agents.simulated.conversation import COMMAND_TOOL, Answer, Request, Tool, Transcript
+from agents.simulated.conversation import COMMAND_TOOL, Answer, Request, Tool, ToolCall, Transcript
 from agents.simulated.dice import Dice
 from agents.simulated.persona import Doing, Persona
 
 _ROLE = re.compile(r"^Your role: ([\w-]{1,64})\.", re.MULTILINE)
 _NONCE = re.compile(r"\[run ([0-9a-f]{16})\]")
 
+_WINDOW = 12
+"""So many lines after the beginning of a turn its first command's result is looked for."""
+
+_ASIDE = 60
+"""How far ahead of a look the one beside it is taken from, so that they do not meet."""
+
+_TOKENS_PER_WORD = 1.6
+
 _SENDS_TO_WORK = "delegate"
 _ACCEPTS = "approve"
+
+_LOOKING: tuple[prose.Step, ...] = ("explore", "look", "check")
 
 _UNKNOWN = (
     "I do not know this task: its text is none of those that this simulated model can play. I looked at the directory, "
@@ -38,14 +48,19 @@ class _Standing:
         self.turn = len(self._turns)
 
     def result(self, turn: int) -> str:
-        """What the command of this visit's turn printed; an empty text when there is no such turn or result."""
+        """What the first command of this visit's turn printed; an empty text when there is no such turn or result."""
         if turn >= len(self._turns):
             return ""
-        place = self._turns[turn]
-        calls = {call for call, name in self._said[place].calls if name == COMMAND_TOOL}
-        for line in islice(self._said, place + 1, place + 4):
-            if line.answers in calls:
+        commands: list[str] = []
+        before = "assistant"
+        for line in islice(self._said, self._turns[turn], self._turns[turn] + _WINDOW):
+            if line.speaker == "assistant":
+                if before != "assistant":
+                    break
+                commands += [call for call, name in line.calls if name == COMMAND_TOOL]
+            elif commands and line.answers == commands[0]:
                 return line.text
+            before = line.speaker
         return ""
 
 
@@ -61,18 +76,21 @@ def respond(persona: Persona, seed: int, catalogue: Catalogue, request: Request)
     """The next thing that `persona` says. Pure: the same arguments give the same answer."""
     tools = {tool.name: tool for tool in request.tools}
     if not tools:
-        return Answer(_NO_TOOLS, None)
+        return Answer(_NO_TOOLS)
     task = catalogue.find(request.transcript.said)
     found = _ROLE.search(request.system)
     role = found[1] if found else "solo"
     standing = _Standing(request.transcript)
     dice = Dice(seed, persona.model, nonce_of(request), task.name if task else "", role, standing.visit)
-    playing = _Playing(persona, dice, task, role, standing, tools)
+    playing = _Playing(persona, dice, task, role, standing, tools, parallel=request.parallel)
     if task is None or task.solution is None:
-        return playing.without_knowing()
-    if _SENDS_TO_WORK in tools and role == "planner":
-        return playing.plan(task)
-    return playing.do(task, task.solution)
+        answer = playing.without_knowing()
+    elif _SENDS_TO_WORK in tools and role == "planner":
+        answer = playing.plan(task)
+    else:
+        answer = playing.do(task, task.solution)
+    words = round(persona.thinking.tokens * request.thinks / _TOKENS_PER_WORD)
+    return answer._replace(thinking=prose.thinking(dice, standing.turn, words)) if words else answer
 
 
 class _Playing:
@@ -86,6 +104,8 @@ class _Playing:
         role: str,
         standing: _Standing,
         tools: dict[str, Tool],
+        *,
+        parallel: bool,
     ) -> None:
         self._persona = persona
         self._dice = dice
@@ -93,6 +113,7 @@ class _Playing:
         self._role = role
         self._standing = standing
         self._tools = tools
+        self._parallel = persona.parallel_calls if parallel else 0.0
 
     def plan(self, task: KnownTask) -> Answer:
         visit, turn = self._standing.visit, self._standing.turn
@@ -162,15 +183,21 @@ class _Playing:
         return next(islice(looking.looks(files, words, repository=repository, lines=lines), number, None))
 
     def _command(self, step: prose.Step, command: str) -> Answer:
-        text = prose.beside(self._dice, step, self._standing.turn, self._persona.words.turn)
+        turn = self._standing.turn
+        text = prose.beside(self._dice, step, turn, self._persona.words.turn)
         tool = self._tools.get(COMMAND_TOOL)
-        return Answer(text, None) if tool is None else Answer(text, (tool.name, tool.parameter, command))
+        if tool is None:
+            return Answer(text)
+        commands = [command]
+        if step in _LOOKING and self._parallel and self._dice.unit(f"parallel {turn}") < self._parallel:
+            commands.append(self._nth_look(_ASIDE + turn, self._standing.result(1), 40, repository=False))
+        return Answer(text, tuple(ToolCall(tool.name, tool.parameter, command) for command in commands))
 
     def _hand_over(self, name: str, payload: str) -> Answer:
         """Calls the tool `name`, or when it is not offered the last of those that end a visit."""
         others = [tool for tool in self._tools.values() if tool.name != COMMAND_TOOL]
         tool = self._tools.get(name) or (others[-1] if others else None)
         if tool is None:
-            return Answer(payload, None)
+            return Answer(payload)
         text = prose.beside(self._dice, "check", self._standing.turn, min(40, self._persona.words.turn))
-        return Answer(text, (tool.name, tool.parameter, payload))
+        return Answer(text, (ToolCall(tool.name, tool.parameter, payload),))

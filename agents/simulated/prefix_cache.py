@@ -1,4 +1,4 @@
-"""The prefix caches of the simulated provider: one that matches at marked blocks, one that matches in steps of tokens.
+"""The prefix caches of the simulated provider: one that matches at blocks, one that matches in steps of tokens.
 
 An entry lives for its lifetime from the START of the request that wrote it or last read it, and becomes readable only
 when the first token of the answer to the request that wrote it was out. Times are microseconds on whichever clock the
@@ -64,6 +64,9 @@ class _Groups(Generic[G]):
         self._groups.move_to_end(key)
         return group
 
+    def drop(self, key: tuple[str, bytes]) -> None:
+        self._entries -= len(self._groups.pop(key, ()))
+
     def grown(self, by: int) -> None:
         """Accounts for entries added (or, negative, dropped) and drops the groups longest unused."""
         self._entries += by
@@ -95,7 +98,7 @@ class _Marked:
 
 
 class BreakpointCache:
-    """Entries stand at marked blocks; a mark reads the longest entry among the `LOOKBACK` blocks that end with it."""
+    """Entries stand at blocks: those that were marked, or chosen by the provider's rules."""
 
     def __init__(self, policy: CachePolicy, limit: int = MAX_ENTRIES) -> None:
         self._policy = policy
@@ -105,16 +108,50 @@ class BreakpointCache:
         return len(self._groups)
 
     def take(self, scope: str, chain: BlockChain, marks: Sequence[Mark], at: int, first_token_at: int) -> Split:
-        """Reads and writes for one request. `marks` in prompt order, longer lifetimes first."""
+        """Reads and writes for one request: each mark reads the longest entry among the `LOOKBACK` blocks that end with
+        it, and writes. `marks` in prompt order, longer lifetimes first."""
         usable = [mark for mark in marks if chain.ends[mark.block] >= self._policy.minimum_tokens]
         if not usable:
             return Split(0, {}, chain.tokens)
         group = self._groups.get((scope, chain.links[0]), _Marked)
         before = len(group)
         found = max(self._read(group, chain, mark.block, at) for mark in usable)
+        return self._settle(group, before, chain, found, usable, (at, first_token_at))
+
+    def take_at(
+        self, scope: str, chain: BlockChain, places: Sequence[int], marks: Sequence[Mark], times: tuple[int, int]
+    ) -> Split:
+        """Reads the longest entry at one of `places` (blocks, in prompt order) and writes at `marks`, in prompt order.
+        `times`: when the request came, and when the first token of its answer is out."""
+        ends, minimum = chain.ends, self._policy.minimum_tokens
+        usable = [mark for mark in marks if ends[mark.block] >= minimum]
+        places = [place for place in places if ends[place] >= minimum]
+        if not usable and not places:
+            return Split(0, {}, chain.tokens)
+        group = self._groups.get((scope, chain.links[0]), _Marked)
+        before = len(group)
+        found = next((place for place in reversed(places) if self._hit(group, chain, place, times[0])), -1)
+        return self._settle(group, before, chain, found, usable, times)
+
+    def forget(self, scope: str, chain: BlockChain) -> None:
+        """Forgets all that begins as `chain` does."""
+        if chain.links:
+            self._groups.drop((scope, chain.links[0]))
+
+    def _settle(
+        self,
+        group: _Marked,
+        before: int,
+        chain: BlockChain,
+        found: int,
+        marks: Sequence[Mark],
+        times: tuple[int, int],
+    ) -> Split:
+        """Writes at the marks beyond the block `found` (-1: none); `before` is the group's size at first."""
+        at, first_token_at = times
         position = read = chain.ends[found] if found >= 0 else 0
         written: dict[str, int] = {}
-        for mark in usable:
+        for mark in marks:
             if chain.ends[mark.block] > position:
                 written[mark.lifetime] = written.get(mark.lifetime, 0) + chain.ends[mark.block] - position
                 position = chain.ends[mark.block]
@@ -124,14 +161,18 @@ class BreakpointCache:
         return Split(read, written, chain.tokens - position)
 
     def _read(self, group: _Marked, chain: BlockChain, block: int, at: int) -> int:
-        """The block whose entry this mark reads, refreshed when the policy says so; -1 for none."""
-        for candidate in range(block, max(-1, block - LOOKBACK), -1):
-            entry = group.entries.get(chain.links[candidate])
-            if entry is not None and entry.readable <= at and entry.alive(at):
-                if self._policy.sliding:
-                    entry.used = max(entry.used, at)
-                return candidate
-        return -1
+        """The block whose entry this mark reads; -1 for none."""
+        candidates = range(block, max(-1, block - LOOKBACK), -1)
+        return next((candidate for candidate in candidates if self._hit(group, chain, candidate, at)), -1)
+
+    def _hit(self, group: _Marked, chain: BlockChain, block: int, at: int) -> bool:
+        """Whether there is an entry at this block that can be read; it is refreshed when the policy says so."""
+        entry = group.entries.get(chain.links[block])
+        if entry is None or entry.readable > at or not entry.alive(at):
+            return False
+        if self._policy.sliding:
+            entry.used = max(entry.used, at)
+        return True
 
     def _write(self, group: _Marked, link: bytes, lifetime: str, at: int, first_token_at: int) -> None:
         old = group.entries.get(link)
@@ -194,6 +235,11 @@ class UnitCache:
         if lifetime is not None and lifetime in self._policy.write_class:
             written[lifetime] = (len(units) - count) * chain.unit
         return Split(read, written, chain.tokens - read - sum(written.values()))
+
+    def forget(self, scope: str, chain: UnitChain) -> None:
+        """Forgets all that begins as `chain` does."""
+        if chain.links:
+            self._groups.drop((scope, chain.links[0]))
 
     def _write(self, group: _Units, units: Sequence[bytes], known: int, at: int, first_token_at: int) -> None:
         for unit in units[known:]:

@@ -75,6 +75,13 @@ _MUSING = (
     "When in doubt I follow the wording of the task over my own taste.",
 )
 
+_THOUGHT = (
+    "Let me think about where this stands before I do the next thing.",
+    "What do I know by now, and what would change my mind?",
+    "There are two ways to go on from here; let me weigh them.",
+    "First the facts, then the plan, then the command.",
+)
+
 _ADVICE = (
     "Read the instruction to its end before the first change, and treat every sentence in it as a requirement.",
     "Work in a script of its own, so that each step can be repeated, and remove the script when the result stands.",
@@ -108,6 +115,12 @@ def beside(dice: Dice, step: Step, turn: int, words: int) -> str:
     """What is said beside the command of one turn: about `words` words, at least a sentence."""
     sentences = [dice.pick(f"opening {turn}", _OPENING[step])]
     return _grow(dice, f"musing {turn}", sentences, _MUSING, dice.about(f"words {turn}", words))
+
+
+def thinking(dice: Dice, turn: int, words: int) -> str:
+    """What is thought before one turn's answer: about `words` words."""
+    start = [dice.pick(f"thought {turn}", _THOUGHT)]
+    return _grow(dice, f"thinking {turn}", start, _MUSING, dice.about(f"thinking words {turn}", words))
 
 
 def brief(dice: Dice, subject: str, words: int) -> str:

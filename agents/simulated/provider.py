@@ -5,18 +5,21 @@ request is one step without a wait in it, so that requests are taken one after t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import ModuleType
 
 import orjson
 
-from agents.simulated import anthropic_request, openai_request
+from agents.simulated import anthropic_request, openai_request, responses_request
+from agents.simulated.acting import tools_told
 from agents.simulated.bill import dollars
+from agents.simulated.breakpoints import CacheOptions, cache_options, chosen
 from agents.simulated.catalogue import Catalogue
-from agents.simulated.conversation import Request
-from agents.simulated.emission import Emission, emit
+from agents.simulated.conversation import COMMAND_TOOL, Request, Tool
+from agents.simulated.dice import Dice
+from agents.simulated.emission import Emission, Manner, emit
 from agents.simulated.errors import Refused
 from agents.simulated.persona import Persona, Protocol
 from agents.simulated.play import nonce_of, respond
@@ -43,7 +46,8 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An answer before it has a protocol's shape. `tokens` by class, `document` the request's parameters."""
+    """An answer before it has a protocol's shape. `tokens` by class, `document` the request's parameters, `caching` how
+    breakpoints were asked for (None: the model has none)."""
 
     persona: Persona
     emission: Emission
@@ -51,6 +55,7 @@ class Served:
     tokens: Mapping[str, int]
     timing: Timing
     document: Mapping[str, object]
+    caching: CacheOptions | None = None
 
     @property
     def usd(self) -> Decimal:
@@ -62,10 +67,7 @@ class Provider:
         self._personas = personas
         self._catalogue = catalogue
         self._seed = seed
-        self._recollections: dict[Protocol, Recollection] = {
-            "anthropic_messages": Recollection(),
-            "openai_chat": Recollection(),
-        }
+        self._recollections = {protocol: Recollection(_messages_name(protocol)) for protocol in _READERS}
         self._marked = {
             name: BreakpointCache(persona.policy)
             for name, persona in personas.items()
@@ -76,7 +78,7 @@ class Provider:
         }
 
     def models(self, protocol: Protocol) -> list[str]:
-        return sorted(name for name, persona in self._personas.items() if persona.protocol == protocol)
+        return sorted(name for name, persona in self._personas.items() if persona.speaks(protocol))
 
     def serve(self, protocol: Protocol, scope: str, body: bytes, at: datetime, *, timed: bool) -> Served:
         """Answers one request. `scope` is who shares the cache, `timed` whether the answer takes its persona's time.
@@ -85,18 +87,27 @@ class Provider:
         """
         persona, document, request, prompt = self._read(protocol, body)
         answer = respond(persona, self._seed, self._catalogue, request)
-        emission = emit(answer, fingerprint((nonce_of(request), body)), request.max_output_tokens)
+        name = fingerprint((nonce_of(request), body))
+        redacts = (
+            protocol == "anthropic_messages"
+            and Dice(self._seed, persona.model, name).unit("redacts") < persona.thinking.redacted
+        )
+        thinker = persona.model if persona.thinking.tokens else None
+        manner = Manner(prompt.transcript.form, thinker, redacts)
+        emission = emit(answer, name, request.max_output_tokens, manner)
         pace = persona.pace
         timing = Timing()
         if timed:
             end = pace.first_token_s + emission.tokens / pace.tokens_per_s
             timing = Timing(pace.first_token_s, end, pace.tool_s)
-        split = self._take(persona, scope, prompt, at, timing)
+        breaks = persona.marking == "prompt_cache_breakpoint"
+        caching = cache_options(document, persona, protocol) if breaks else None
+        split = self._take(persona, _scope(scope, persona, document), prompt, at, timing, caching)
         tokens = {"input": split.uncached, "cache_read": split.read, "output": emission.tokens}
         for lifetime, written in split.written.items():
             name = persona.policy.write_class.get(lifetime, "input")
             tokens[name] = tokens.get(name, 0) + written
-        return Served(persona, emission, split, tokens, timing, document)
+        return Served(persona, emission, split, tokens, timing, document, caching)
 
     def _read(self, protocol: Protocol, body: bytes) -> tuple[Persona, Mapping[str, object], Request, Prompt]:
         reader = _READERS[protocol]
@@ -110,7 +121,7 @@ class Provider:
             raise Refused("The request body must be a JSON object.")
         persona = self._persona(protocol, document)
         max_tokens = reader.check_parameters(document, persona)
-        prompt = Prompt(_chain(persona))
+        prompt = Prompt(persona, _chain(persona))
         request = reader.read_head(document, prompt, max_tokens)
         prompt.begin_messages()
         kept = 0
@@ -126,32 +137,74 @@ class Provider:
             reader.read_message(message, prompt)
         reader.finish(document, prompt, persona)
         recollection.remember(body, persona.model, prompt, messages, kept)
-        said = prompt.transcript.said
-        system = request.system or "\n".join(line.text for line in said[:8] if line.speaker == "system")
-        return persona, document, Request(system, request.tools, prompt.transcript, request.max_output_tokens), prompt
+        request = _complete(request, prompt)
+        return persona, document, request, prompt
 
     def _persona(self, protocol: Protocol, document: Mapping[str, object]) -> Persona:
         model = document.get("model")
         if not isinstance(model, str):
             raise _missing(protocol, "model")
         persona = self._personas.get(model)
-        if persona is None or persona.protocol != protocol:
+        if persona is None or not persona.speaks(protocol):
             raise _no_such_model(protocol, model[:200])
         return persona
 
-    def _take(self, persona: Persona, scope: str, prompt: Prompt, at: datetime, timing: Timing) -> Split:
+    def _take(
+        self, persona: Persona, scope: str, prompt: Prompt, at: datetime, timing: Timing, caching: CacheOptions | None
+    ) -> Split:
         now = (at - _EPOCH) // _MICROSECOND
         first = now + round(timing.first_s * 1_000_000)
         chain = prompt.chain
         marked, stepped = self._marked.get(persona.model), self._stepped.get(persona.model)
         if marked is not None and isinstance(chain, BlockChain):
-            return marked.take(scope, chain, prompt.marks, now, first)
+            if self._evicts(persona, chain, now):
+                marked.forget(scope, chain)
+            if caching is None:
+                return marked.take(scope, chain, prompt.marks, now, first)
+            places, writes = chosen(prompt, caching)
+            return marked.take_at(scope, chain, places, writes, (now, first))
         if stepped is not None and isinstance(chain, UnitChain):
+            if self._evicts(persona, chain, now):
+                stepped.forget(scope, chain)
             return stepped.take(scope, chain, now, first)
         return Split(0, {}, chain.tokens)
 
+    def _evicts(self, persona: Persona, chain: BlockChain | UnitChain, now: int) -> bool:
+        """Whether what is cached of this conversation is lost before its time: the same for the same request."""
+        if not persona.evicts or not chain.links:
+            return False
+        return Dice(self._seed, persona.model, chain.links[-1].hex(), now).unit("evicts") < persona.evicts
 
-_READERS: dict[Protocol, ModuleType] = {"anthropic_messages": anthropic_request, "openai_chat": openai_request}
+
+_READERS: Mapping[Protocol, ModuleType] = {
+    "anthropic_messages": anthropic_request,
+    "openai_chat": openai_request,
+    "openai_responses": responses_request,
+}
+
+
+def _messages_name(protocol: Protocol) -> str:
+    return "input" if protocol == "openai_responses" else "messages"
+
+
+def _scope(scope: str, persona: Persona, document: Mapping[str, object]) -> str:
+    """Who shares the cache: requests of another prompt_cache_key are sent to another machine, which knows nothing."""
+    key = document.get("prompt_cache_key")
+    return scope if persona.shape != "openai" or key is None else f"{scope}\n{str(key)[:1024]}"
+
+
+def _complete(request: Request, prompt: Prompt) -> Request:
+    """With the system text that the messages hold and, where the model acts in words, the tools that it tells of."""
+    said = prompt.transcript.said
+    lines = [line.text for line in said[:8] if line.speaker == "system"]
+    system = "\n".join([request.system, *lines] if request.system else lines)
+    form = prompt.transcript.form
+    if request.schema and form != "json":
+        raise Refused("A simulated model answers by a schema only when its system text says how it acts.")
+    tools = request.tools
+    if form != "tools":
+        tools = tuple(Tool(name, "", "argument") for name in tools_told(system, COMMAND_TOOL))
+    return replace(request, system=system, tools=tools, transcript=prompt.transcript)
 
 
 def _chain(persona: Persona) -> BlockChain | UnitChain:
@@ -164,11 +217,14 @@ def _whole(body: bytes) -> dict[str, object]:
 
 
 def _messages(protocol: Protocol, document: Mapping[str, object]) -> list[object]:
-    if "messages" not in document:
-        raise _missing(protocol, "messages")
-    messages = document["messages"]
+    name = _messages_name(protocol)
+    if name not in document:
+        raise _missing(protocol, name)
+    messages = document[name]
+    if isinstance(messages, str) and protocol == "openai_responses":
+        return [{"role": "user", "content": messages}]
     if not isinstance(messages, list):
-        raise Refused("messages: Input should be a valid list", param="messages", code="invalid_type")
+        raise Refused(f"{name}: Input should be a valid list", param=name, code="invalid_type")
     return messages
 
 

@@ -14,8 +14,6 @@ import xxhash
 
 from agents.simulated.prompt import Prompt
 
-_OPENING = b'"messages":['
-_KEY = b'"messages"'
 _BEYOND = 2048
 """Bytes after the opening that also name a conversation, so that conversations with equal heads do not displace each
 other."""
@@ -52,20 +50,22 @@ class Recalled:
 
 
 class Recollection:
-    """Conversations in order of use, bounded in number and bytes."""
+    """Conversations in order of use, bounded in number and bytes. `name` is what the protocol calls its messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = b'"' + name.encode() + b'"'
+        self._opening = self._name + b":["
         self._known: OrderedDict[bytes, Remembered] = OrderedDict()
         self._bytes = 0
 
     def recall(self, body: bytes) -> Recalled | None:
         """None when nothing of `body` is known. Raises orjson.JSONDecodeError when what is new in it is no JSON."""
-        opening = body.find(_OPENING)
+        opening = body.find(self._opening)
         if opening < 0:
             return None
-        key = _key(body, opening)
+        key = self._key(body, opening)
         known = self._known.get(key)
-        start = opening + len(_OPENING)
+        start = opening + len(self._opening)
         if known is None or not body.startswith(known.head):
             return None
         self._known.move_to_end(key)
@@ -87,21 +87,21 @@ class Recollection:
         if messages == 0 or (body[position - 1] == _COMMA and body[position : position + 1] != b"{"):
             return None
         rest = body[position:]
-        if _KEY in rest:
+        if self._name in rest:
             return None
         return Recalled(known, messages, orjson.loads(body[:start] + rest))
 
     def remember(self, body: bytes, model: str, prompt: Prompt, messages: Sequence[object], recalled: int = 0) -> None:
         """Keeps a prompt that was read without fault. `messages` are those read anew, after the first `recalled`."""
-        opening = body.find(_OPENING)
+        opening = body.find(self._opening)
         if opening < 0:
             return
-        key = _key(body, opening)
-        head = body[: opening + len(_OPENING)]
+        key = self._key(body, opening)
+        head = body[: opening + len(self._opening)]
         old = self._known.get(key)
         if recalled and old is not None:
             raws, folds = list(old.raws[:recalled]), list(old.folds[: recalled // _FOLD])
-        elif not recalled and body.count(_KEY) == 1 and _opens_the_messages(head):
+        elif not recalled and body.count(self._name) == 1 and _opens_the_messages(head):
             raws, folds = [], []
         else:
             return
@@ -126,9 +126,8 @@ class Recollection:
             _, dropped = self._known.popitem(last=False)
             self._bytes -= dropped.size
 
-
-def _key(body: bytes, opening: int) -> bytes:
-    return xxhash.xxh3_128_digest(body[: opening + len(_OPENING) + _BEYOND])
+    def _key(self, body: bytes, opening: int) -> bytes:
+        return xxhash.xxh3_128_digest(body[: opening + len(self._opening) + _BEYOND])
 
 
 def _opens_the_messages(head: bytes) -> bool:
