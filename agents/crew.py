@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from agents.clients import connect
+from agents.actions import told
+from agents.clients import ClientOptions, connect
 from agents.errors import RegistryError
 from agents.handover import RoleDesign
 from agents.limits import Limits
@@ -20,10 +21,15 @@ __all__ = ["Limits", "Role", "RoleModel", "Seat", "hire", "load_prompt"]
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """Who plays a role. `lifetime` is a cache lifetime of the model's policy ("5m", "1h"), None for its default."""
+    """Who plays a role, and what is asked of it; None leaves a choice to the provider.
+
+    `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
+    """
 
     entry: ModelEntry
     lifetime: str | None = None
+    effort: str | None = None
+    temperature: float | None = None
 
 
 def load_prompt(name: str) -> str:
@@ -50,7 +56,8 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
         raise RegistryError(
             f"role {design.name}: no model was given; there are models for {', '.join(models) or 'none'}"
         )
-    entry, lifetime = models[design.name].entry, models[design.name].lifetime
+    model = models[design.name]
+    entry, lifetime = model.entry, model.lifetime
     known = POLICIES[entry.cache].lifetimes
     if lifetime is not None and lifetime not in known:
         raise RegistryError(
@@ -58,9 +65,17 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
         )
     max_output_tokens = min(seat.limits.max_output_tokens, entry.limits.max_output_tokens)
     tools: tuple[Tool, ...] = (*((BASH,) if design.bash else ()), *map(handover_tool, design.handovers))
-    client = connect(entry, key=key_of(entry), lifetime=lifetime, max_output_tokens=max_output_tokens, http=seat.http)
+    options = ClientOptions(
+        max_output_tokens=max_output_tokens,
+        cache_key=f"{seat.nonce}-{design.name}",
+        lifetime=lifetime,
+        effort=model.effort,
+        temperature=model.temperature,
+    )
+    client = connect(entry, key=key_of(entry), options=options, http=seat.http)
     lane = client.open_lane(f"{design.name}-0", prompt, tools, seat.nonce)
-    seat.record.role(design.name, lane.name, entry.name, prompt, client.tool_schemas(tools))
+    rendered = prompt if entry.actions == "tools" else f"{prompt}\n\n{told(entry.actions, tools)}"
+    seat.record.role(design.name, lane.name, entry.name, rendered, client.tool_schemas(tools))
     head = lane.head
     seat.record.message(lane.name, lane.version, head.index, head.role, head.content, head.hash, head.size)
     return Role(design.name, entry, lifetime, max_output_tokens, client, lane, tools, design.handovers, seat)

@@ -12,6 +12,11 @@ from typing import Literal
 
 EndedBy = Literal["agent_timeout", "max_turns", "loop", "context_full", "refusal", "no_handover", "over_budget"]
 
+Fault = Literal["key", "credit", "model", "region", "address", "unreachable", "proxy", "tls"]
+"""What a person must mend: a wrong key, an account without credit, a model that the provider does not have, a region
+that it does not serve, a base_url behind which no such API answers, a host that cannot be reached, a proxy that does
+not let the call through, a certificate that cannot be verified."""
+
 
 class AgentError(Exception):
     """Base of everything this room raises on purpose."""
@@ -22,14 +27,23 @@ class RegistryError(AgentError):
 
 
 class ProviderRefused(AgentError):
-    """No answer could be had. The message is one bounded line with the provider's own words and no key in it."""
+    """No answer could be had. The message is one line with the provider's own words, the advice, and no key in it.
+
+    `fault` says what is wrong where that is known, `advice` (one line, "" when there is none) what a person does then.
+    """
+
+    def __init__(self, message: str, *, fault: Fault | None = None, advice: str = "") -> None:
+        super().__init__(f"{message}; {advice}" if advice else message)
+        self.fault = fault
+        self.advice = advice
 
 
 class TryFailed(AgentError):
     """One try brought no answer.
 
     `status` is the HTTP status (None without a response), `retry_after_s` what the provider asked for in seconds.
-    `context_full`: the prompt is longer than the model takes, which no retry mends.
+    `context_full`: the prompt is longer than the model takes, which no retry mends. `fault` and `advice` are those of
+    ProviderRefused.
     """
 
     def __init__(
@@ -40,12 +54,16 @@ class TryFailed(AgentError):
         retryable: bool = True,
         retry_after_s: float | None = None,
         context_full: bool = False,
+        fault: Fault | None = None,
+        advice: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
         self.retryable = retryable
         self.retry_after_s = retry_after_s
         self.context_full = context_full
+        self.fault = fault
+        self.advice = advice
 
 
 class VisitEnded(AgentError):

@@ -60,4 +60,4 @@ async def with_retries(
         if error.context_full:
             raise VisitEnded("context_full") from error
         given_up = f" (given up after {tries} tries)" if error.retryable else ""
-        raise ProviderRefused(f"{name}: {error}{given_up}") from error
+        raise ProviderRefused(f"{name}: {error}{given_up}", fault=error.fault, advice=error.advice) from error

@@ -60,7 +60,8 @@ class Role:
     async def visit(self, message: str) -> Handover:
         """Works on `message` (at re-entry: the answer to the hand-over) until the role hands over.
 
-        Raises VisitEnded when it ends otherwise, ProviderRefused when the model cannot be had.
+        Raises VisitEnded when it ends otherwise, ProviderRefused when the model cannot be had, and SpendingStopped when
+        no more may be spent.
         """
         async with self.seat.clock.lane(self.lane.name), self._span("visit", self.name):
             self._hear(message)
@@ -75,6 +76,11 @@ class Role:
                         handover = await self._carry_out(reply)
                         if handover is not None:
                             return handover
+                    elif reply.mend:
+                        self._append(self.client.user(self._cut(reply) + reply.mend))
+                    elif reply.ending == "paused":
+                        # Asked again as things stand, the provider goes on where it paused.
+                        continue
                     elif nudges == NUDGES:
                         raise VisitEnded("no_handover")
                     else:
@@ -97,8 +103,9 @@ class Role:
                 )
         except DeadlinePassed:
             raise VisitEnded("agent_timeout") from None
-        if reply.tool_calls:
-            self.seat.book.judged(call.key, all(self._refusal(c, reply) is None for c in reply.tool_calls))
+        if reply.tool_calls or reply.mend:
+            valid = not reply.mend and all(self._refusal(c, reply) is None for c in reply.tool_calls)
+            self.seat.book.judged(call.key, valid)
         if reply.message is not None:
             self._append(reply.message)
         if reply.ending in ("refusal", "context_full"):
@@ -184,7 +191,7 @@ class Role:
 
     def _check_deadline(self) -> None:
         deadline = self.seat.limits.deadline
-        if deadline is not None and self.seat.clock.now() >= deadline:
+        if deadline is not None and self.seat.clock.past(deadline):
             raise VisitEnded("agent_timeout")
 
     def _check_loop(self, command: str, output: str) -> None:
@@ -195,13 +202,15 @@ class Role:
             raise VisitEnded("loop")
 
     def _nudge(self, reply: Reply) -> str:
-        cut = (
+        ways = " or ".join(h.name for h in self.handovers)
+        return f"{self._cut(reply)}{self.client.idle} When you are done, use {ways}."
+
+    def _cut(self, reply: Reply) -> str:
+        return (
             f"Your answer was cut at {self.max_output_tokens} tokens. Be shorter. "
             if reply.ending == "max_tokens"
             else ""
         )
-        ways = " or ".join(h.name for h in self.handovers)
-        return f"{cut}You called no tool, so nothing was done. Go on with a tool call; when you are done, call {ways}."
 
     def _tool(self, name: str) -> Tool:
         return next(tool for tool in self.tools if tool.name == name)

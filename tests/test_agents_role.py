@@ -17,18 +17,10 @@ from agents.handover import HandoverTool, RoleDesign
 from agents.role import LOOP, Role
 from agents.tools.bash import HEAD, TAIL, bash_result
 from agents.transport import open_http
+from cost_model.calls import CallSent, SpendingStopped
 from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
-from tests.wire_provider import (
-    EPOCH,
-    NONCE,
-    BareShell,
-    Notes,
-    Provider,
-    Script,
-    anthropic_pieces,
-    entry,
-    openai_pieces,
-)
+from tests.wire_answers import anthropic_pieces, openai_pieces
+from tests.wire_provider import EPOCH, NONCE, BareShell, Notes, Provider, Script, entry
 
 PLANNER = RoleDesign(
     "planner",
@@ -246,7 +238,9 @@ async def test_the_deadline_of_the_virtual_clock_ends_the_visit_at_its_moment(
 
 async def test_the_deadline_of_the_wall_clock_cuts_a_call_short(stage: SetUp) -> None:
     clock = WallClock()
-    deadline = clock.now() + timedelta(seconds=0.2)
+    # What is loaded once, when a model of this protocol is first hired, must not use the deadline up.
+    await stage("anthropic")
+    deadline = clock.now() + timedelta(seconds=1)
     seen = await stage("anthropic", clock=clock, deadline=deadline, headers={}, stall=True)
     async with asyncio.timeout(10):
         with pytest.raises(VisitEnded, match="agent_timeout"):
@@ -275,3 +269,46 @@ async def test_a_role_without_a_model_or_with_an_unknown_lifetime_is_refused() -
             hire([PLANNER], {}, seat, prompt_of=str)
         with pytest.raises(RegistryError, match=r"has no cache lifetime '2h'; it has 5m, 1h"):
             hire([PLANNER], {"planner": RoleModel(entry("sim-claude-opus-5-5"), "2h")}, seat, prompt_of=str)
+
+
+async def test_a_paused_answer_is_asked_for_again_as_things_stand(stage: SetUp) -> None:
+    seen = await stage("anthropic", ("still at it", [], "pause_turn"), ("", [], "pause_turn"), APPROVE)
+    assert (await seen.role.visit("do it")).payload == "all good"
+    assert [[message["role"] for message in request.json["messages"]] for request in seen.provider.received] == [
+        ["user"],
+        ["user", "assistant"],
+        ["user", "assistant"],
+    ]
+    assert seen.role.turns == 3
+
+
+@BOTH
+async def test_spending_that_is_stopped_ends_the_visit_as_it_is(
+    stage: SetUp, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = await stage(protocol, ("first", [bash("c1", "true")]), APPROVE)
+    booked = seen.notes.sent
+
+    async def sent(call: CallSent) -> None:
+        if call.turn == "2":
+            raise SpendingStopped("the budget is used up")
+        await booked(call)
+
+    monkeypatch.setattr(seen.notes, "sent", sent)
+    with pytest.raises(SpendingStopped):
+        await seen.role.visit("do it")
+    assert [end.outcome for end in seen.notes.ends] == ["complete"]
+    assert len(seen.provider.received) == 1
+
+
+async def test_effort_and_temperature_of_a_role_reach_the_wire(tmp_path: Path) -> None:
+    provider, notes = Provider(Script(anthropic_pieces(*APPROVE))), Notes()
+    async with open_http(simulator=provider.app) as http:
+        limits = Limits(5, command_timeout_s=10, max_output_tokens=1000, deadline=None)
+        seat = Seat("t1", 1, NONCE, VirtualClock(EPOCH), notes, notes, BareShell(str(tmp_path)), limits, http)
+        model = RoleModel(entry(MODELS["anthropic"]), lifetime="1h", effort="low", temperature=0.0)
+        await hire([PLANNER], {"planner": model}, seat, prompt_of=str)["planner"].visit("do it")
+    body = provider.received[0].json
+    assert (body["output_config"], body["temperature"]) == ({"effort": "low"}, 0.0)
+    assert body["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert notes.calls[0].lifetime == "1h"

@@ -11,7 +11,7 @@ from agents.simulated.app import simulated_provider
 from agents.transport import open_http
 from harbor_tasks.format import bundled_tasks, load_tasks
 from harbor_tasks.verifier import verify
-from tests.bubblewrap_sandbox import bubblewrap
+from tests.sandbox_tasks import bubblewrap
 from tests.wire_provider import EPOCH, NONCE, Notes, entry, served
 from topologies import Stage, find, play
 

@@ -11,40 +11,38 @@ from agents.clock import VirtualClock
 from agents.errors import TryFailed
 from agents.lane import Lane
 from agents.registry import ModelEntry
+from agents.retry import with_retries
 from agents.tools.bash import BASH
 from agents.transport import open_http
 from agents.transport.answer_reader import LINE_LIMIT
 from agents.transport.call import CALL
-from tests.wire_provider import (
-    ANTHROPIC_USAGE,
-    EPOCH,
-    NONCE,
-    OPENAI_USAGE,
-    Notes,
-    Provider,
-    Script,
-    anthropic_pieces,
-    current_call,
-    entry,
-    openai_pieces,
-)
+from cost_model.calls import SpendingStopped
+from tests.wire_answers import ANTHROPIC_USAGE, OPENAI_USAGE, PIECES, RESPONSES_USAGE, anthropic_pieces, openai_pieces
+from tests.wire_provider import EPOCH, NONCE, Notes, Provider, Script, current_call, entry, options
 
-CLAUDE, DEEPSEEK = entry("sim-claude-opus-5-5"), entry("sim-deepseek-v4-flash")
-BOTH = pytest.mark.parametrize("model", [CLAUDE, DEEPSEEK], ids=["anthropic", "openai"])
+CLAUDE, DEEPSEEK, GPT = entry("sim-claude-opus-5-5"), entry("sim-deepseek-v4-flash"), entry("sim-gpt-6.1-sol")
+ALL = pytest.mark.parametrize("model", [CLAUDE, DEEPSEEK, GPT], ids=["anthropic", "chat", "responses"])
+
+
+USAGE = {
+    "anthropic_messages": {**ANTHROPIC_USAGE, "output_tokens": 80},
+    "openai_chat": OPENAI_USAGE,
+    "openai_responses": RESPONSES_USAGE,
+}
 
 
 def pieces(model: ModelEntry) -> list[bytes]:
-    return anthropic_pieces("hello") if model is CLAUDE else openai_pieces("hello")
+    return PIECES[model.protocol]("hello")
 
 
 def talk(model: ModelEntry, http: object, key: str = "none") -> tuple[Client, Lane]:
-    client = connect(model, key=key, lifetime=None, max_output_tokens=1000, http=http)  # type: ignore[arg-type]  # from open_http
+    client = connect(model, key=key, options=options(), http=http)  # type: ignore[arg-type]  # from open_http
     lane = client.open_lane("solo-0", "You are tested.", [BASH], NONCE)
     lane.append(client.user("begin"))
     return client, lane
 
 
-@BOTH
+@ALL
 async def test_a_call_is_booked_before_it_leaves_and_once_after_it_ended(model: ModelEntry) -> None:
     notes, provider = Notes(), Provider(Script(pieces(model), headers={"request-id": "req_7"}))
     async with open_http(simulator=provider.app) as http:
@@ -55,13 +53,12 @@ async def test_a_call_is_booked_before_it_leaves_and_once_after_it_ended(model: 
     [sent], [ended] = notes.calls, notes.ends
     assert sent.prompt_bytes == len(provider.received[0].body)
     assert (sent.try_number, sent.blocks, sent.simulated, sent.requested_at) == (1, 2, True, EPOCH)
-    expected = {**ANTHROPIC_USAGE, "output_tokens": 80} if model is CLAUDE else OPENAI_USAGE
-    assert ended.usage == expected
+    assert ended.usage == USAGE[model.protocol]
     assert (ended.status, ended.error, ended.response_model) == (200, None, "wire-model")
     assert ended.request_id == "req_7"
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("kind", ["Text/Event-Stream; charset=utf-8", "application/x-ndjson", "text/plain"])
 async def test_a_stream_is_booked_whole_whatever_its_type_is_called(model: ModelEntry, kind: str) -> None:
     notes, provider = Notes(), Provider(Script(body=b"".join(pieces(model)), headers={"content-type": kind}))
@@ -74,7 +71,7 @@ async def test_a_stream_is_booked_whole_whatever_its_type_is_called(model: Model
     assert ended.usage is not None
 
 
-@BOTH
+@ALL
 async def test_a_line_without_an_end_is_cut(model: ModelEntry) -> None:
     endless = [b"data: ", *[b"x" * (1 << 20)] * (2 + (LINE_LIMIT >> 20)), b"\n\n"]
     notes, provider = Notes(), Provider(Script(endless))
@@ -86,7 +83,7 @@ async def test_a_line_without_an_end_is_cut(model: ModelEntry) -> None:
     assert (ended.outcome, ended.error) == ("cut", "a line of the answer is longer than 4 MiB")
 
 
-@BOTH
+@ALL
 async def test_times_travel_in_the_header_and_pass_on_the_clock(model: ModelEntry) -> None:
     time = {"x-fullchain-time": "first=1.5;end=4.25;tool=7"}
     notes, provider = Notes(), Provider(Script(pieces(model), headers=time))
@@ -103,7 +100,7 @@ async def test_times_travel_in_the_header_and_pass_on_the_clock(model: ModelEntr
     assert reply.tool_seconds == 7
 
 
-@BOTH
+@ALL
 async def test_a_stream_that_breaks_is_booked_as_cut_with_the_usage_it_had(
     model: ModelEntry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -121,7 +118,7 @@ async def test_a_stream_that_breaks_is_booked_as_cut_with_the_usage_it_had(
     assert "peer closed connection" in (notes.ends[0].error or "")
 
 
-@BOTH
+@ALL
 async def test_an_error_status_is_booked_as_refused_with_the_providers_words_and_without_the_key(
     model: ModelEntry,
 ) -> None:
@@ -139,7 +136,7 @@ async def test_an_error_status_is_booked_as_refused_with_the_providers_words_and
     assert ended.first_token_at is None
 
 
-@BOTH
+@ALL
 async def test_a_call_that_we_give_up_is_booked_once_as_cancelled(model: ModelEntry) -> None:
     notes, provider = Notes(), Provider(Script(pieces(model), cut_after=2, stall=True))
     async with open_http(simulator=provider.app) as http:
@@ -153,7 +150,7 @@ async def test_a_call_that_we_give_up_is_booked_once_as_cancelled(model: ModelEn
     assert notes.log == ["sent t1/1/solo-0/1/1", "cancelled t1/1/solo-0/1/1"]
 
 
-@BOTH
+@ALL
 async def test_no_connection_is_booked_as_refused(model: ModelEntry) -> None:
     notes = Notes()
     async with open_http(simulator_url="http://127.0.0.1:9") as http:
@@ -212,19 +209,39 @@ async def test_a_request_that_no_call_stands_behind_is_not_sent() -> None:
     assert not provider.received
 
 
-@BOTH
+@ALL
 async def test_a_book_that_fails_is_not_taken_for_a_broken_connection(model: ModelEntry) -> None:
     class FullDisk(Notes):
         async def sent(self, call: object) -> None:
             raise OSError(28, "No space left on device")
 
-    async with open_http(simulator=Provider(Script(pieces(model))).app) as http:
+    provider = Provider(Script(pieces(model)))
+    async with open_http(simulator=provider.app) as http:
         client, lane = talk(model, http)
         with pytest.raises(OSError, match="No space left"):
             await client.ask(lane, current_call(model, FullDisk()))
+    assert not provider.received, "it left although it was not booked"
 
 
-@BOTH
+@ALL
+async def test_a_call_that_may_not_be_spent_is_neither_sent_nor_booked(model: ModelEntry) -> None:
+    class Spent(Notes):
+        async def sent(self, call: object) -> None:
+            raise SpendingStopped("the budget is used up")
+
+    notes, provider = Spent(), Provider()
+    async with open_http(simulator=provider.app) as http:
+        client, lane = talk(model, http)
+        with pytest.raises(SpendingStopped, match="used up"):
+            await with_retries(lambda: client.ask(lane, current_call(model, notes)), name="x", sleep=_no_wait)
+    assert (notes.log, provider.received) == ([], [])
+
+
+async def _no_wait(_: float) -> None:
+    raise AssertionError("a call that may not be spent is not tried again")
+
+
+@ALL
 async def test_a_time_header_that_says_nothing_sensible_is_refused(model: ModelEntry) -> None:
     notes, provider = Notes(), Provider(Script(pieces(model), headers={"x-fullchain-time": "first=2;end=1;tool=0"}))
     async with open_http(simulator=provider.app) as http:

@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.transport.answer_reader import LINE_LIMIT, AnswerReader
-from tests.wire_provider import ANTHROPIC_USAGE, OPENAI_USAGE, anthropic_pieces, openai_pieces, sse
+from tests.wire_answers import (
+    ANTHROPIC_USAGE,
+    OPENAI_USAGE,
+    RESPONSES_USAGE,
+    anthropic_pieces,
+    openai_pieces,
+    responses_pieces,
+    sse,
+)
 
 CALLS = [("c1", "bash", '{"command": "echo \\"usage\\": {}; echo [DONE]"}')]
 
@@ -19,11 +27,18 @@ def read(*chunks: bytes) -> AnswerReader:
     return reader
 
 
-@given(cuts=st.lists(st.integers(0, 4000), max_size=40), crlf=st.booleans(), flavour=st.sampled_from("ao"))
-@settings(max_examples=100, deadline=None)
-def test_any_cut_of_the_bytes_gives_the_same_usage(cuts: list[int], crlf: bool, flavour: str) -> None:
-    pieces = anthropic_pieces("é" * 9, CALLS) if flavour == "a" else openai_pieces("é" * 9, CALLS)
+@given(
+    cuts=st.lists(st.integers(0, 4000), max_size=40),
+    crlf=st.booleans(),
+    flavour=st.sampled_from("aor"),
+    lines=st.booleans(),
+)
+@settings(max_examples=100)
+def test_any_cut_of_the_bytes_gives_the_same_usage(cuts: list[int], crlf: bool, flavour: str, lines: bool) -> None:
+    pieces = {"a": anthropic_pieces, "o": openai_pieces, "r": responses_pieces}[flavour]("é" * 9, CALLS)
     whole = b"".join(pieces)
+    # Data on several lines, wherever JSON allows it.
+    whole = whole.replace(b'},"', b'},\ndata:"') if lines else whole
     whole = whole.replace(b"\n", b"\r\n") if crlf else whole
     edges = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
     reader = read(*(whole[a:b] for a, b in pairwise(edges)))
@@ -31,9 +46,12 @@ def test_any_cut_of_the_bytes_gives_the_same_usage(cuts: list[int], crlf: bool, 
     if flavour == "a":
         assert reader.usage == {**ANTHROPIC_USAGE, "output_tokens": 80}
         assert (reader.response_id, reader.finish_reason) == ("msg_1", "tool_use")
-    else:
+    elif flavour == "o":
         assert reader.usage == OPENAI_USAGE
         assert (reader.response_id, reader.finish_reason) == ("chatcmpl-1", "tool_calls")
+    else:
+        assert reader.usage == RESPONSES_USAGE
+        assert (reader.response_id, reader.finish_reason) == ("resp_1", "completed")
     assert reader.response_model == "wire-model"
 
 
@@ -50,7 +68,7 @@ def test_usage_inside_a_choice_is_found() -> None:
 
 
 def test_a_stream_without_its_last_event_is_not_complete() -> None:
-    for pieces in (anthropic_pieces("x"), openai_pieces("x")):
+    for pieces in (anthropic_pieces("x"), openai_pieces("x"), responses_pieces("x")):
         assert not read(*pieces[:-1]).terminal
         assert read(*pieces).terminal
 
@@ -60,6 +78,29 @@ def test_a_server_that_never_ends_its_line_fills_no_memory() -> None:
     for _ in range(64):
         reader.feed(b"x" * (LINE_LIMIT // 8))
     assert len(reader._kept) <= LINE_LIMIT
+    reader.feed(b"\n" + b"".join(openai_pieces("x")))
+    reader.finish()
+    assert reader.usage == OPENAI_USAGE
+
+
+def test_a_response_read_whole_says_why_it_ended() -> None:
+    body = {"id": "r", "object": "response", "status": "incomplete", "usage": RESPONSES_USAGE}
+    reader = AnswerReader(streamed=False)
+    reader.feed(orjson.dumps({**body, "incomplete_details": {"reason": "max_output_tokens"}}))
+    reader.finish()
+    assert (reader.terminal, reader.finish_reason, reader.usage) == (True, "max_output_tokens", RESPONSES_USAGE)
+
+
+def test_events_without_empty_lines_between_them_are_read_one_by_one() -> None:
+    pieces = [piece.replace(b"\n\n", b"\n") for piece in openai_pieces("x")]
+    assert read(*pieces).usage == OPENAI_USAGE
+
+
+def test_an_event_of_endlessly_many_lines_fills_no_memory() -> None:
+    reader = AnswerReader(streamed=True)
+    for _ in range(64):
+        reader.feed(b"data: " + b"x" * (LINE_LIMIT // 8) + b"\n")
+    assert sum(map(len, reader._data)) <= LINE_LIMIT
     reader.feed(b"\n" + b"".join(openai_pieces("x")))
     reader.finish()
     assert reader.usage == OPENAI_USAGE

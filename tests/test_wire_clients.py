@@ -1,14 +1,9 @@
-"""The bytes that both clients put on the wire, and what they make of the answers."""
+"""The requests that the clients put on the wire, and what they make of plain answers."""
 
-import re
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agents.clients import Client, Reply, ToolResult, connect
 from agents.clients.failure import failure
@@ -19,45 +14,30 @@ from agents.registry import ModelEntry
 from agents.tools import handover_tool
 from agents.tools.bash import BASH
 from agents.transport import open_http
-from tests.wire_provider import (
-    EPOCH,
-    NONCE,
-    Notes,
-    Provider,
-    Received,
-    Script,
-    anthropic_pieces,
-    current_call,
-    entry,
-    openai_pieces,
-    served,
-    sse,
-)
+from tests.wire_answers import PIECES, responses_items
+from tests.wire_provider import EPOCH, NONCE, Notes, Provider, Received, Script, current_call, entry, options, served
 
-CLAUDE, DEEPSEEK = entry("sim-claude-opus-5-5"), entry("sim-deepseek-v4-flash")
-BOTH = pytest.mark.parametrize("model", [CLAUDE, DEEPSEEK], ids=["anthropic", "openai"])
+CLAUDE, DEEPSEEK, GPT = entry("sim-claude-opus-5-5"), entry("sim-deepseek-v4-flash"), entry("sim-gpt-6.1-sol")
+ALL = pytest.mark.parametrize("model", [CLAUDE, DEEPSEEK, GPT], ids=["anthropic", "chat", "responses"])
 SUBMIT = handover_tool(HandoverTool("submit", None, "Hands your work in.", "report", "What you did."))
-MARK = re.compile(rb',"cache_control":\{[^}]*\}')
 
 
 def pieces(model: ModelEntry, *args: Any, **named: Any) -> list[bytes]:
-    return anthropic_pieces(*args, **named) if model.protocol == "anthropic_messages" else openai_pieces(*args, **named)
+    return PIECES[model.protocol](*args, **named)
 
 
-def client_of(model: ModelEntry, http: Any, lifetime: str | None = None) -> Client:
-    return connect(model, key="test-key", lifetime=lifetime, max_output_tokens=1000, http=http)
+def client_of(model: ModelEntry, http: Any, **chosen: Any) -> Client:
+    return connect(model, key="test-key", options=options(**chosen), http=http)
 
 
-async def converse(
-    model: ModelEntry, turns: int, lifetime: str | None = None
-) -> tuple[list[Received], list[Reply], Lane]:
+async def converse(model: ModelEntry, turns: int, **chosen: Any) -> tuple[list[Received], list[Reply], Lane]:
     """So many turns of one bash call each, over the wire."""
     provider = Provider(
         *(Script(pieces(model, f"turn {n}", [(f"c{n}", "bash", '{"command":"ls"}')])) for n in range(turns))
     )
     replies = []
     async with open_http(simulator=provider.app) as http:
-        client = client_of(model, http, lifetime)
+        client = client_of(model, http, **chosen)
         lane = client.open_lane("solo-0", "You are tested.", [BASH, SUBMIT], NONCE)
         lane.append(client.user("begin"))
         for turn in range(turns):
@@ -76,40 +56,6 @@ async def ask_once(model: ModelEntry, *answer: bytes) -> Reply:
         lane = client.open_lane("solo-0", "You are tested.", [BASH], NONCE)
         lane.append(client.user("begin"))
         return await client.ask(lane, current_call(model, Notes()))
-
-
-def marked_blocks(body: Any) -> list[tuple[str, int]]:
-    found = [("system", i) for i, block in enumerate(body["system"]) if "cache_control" in block]
-    for number, message in enumerate(body["messages"]):
-        for block in message["content"]:
-            if "cache_control" in block:
-                assert block is message["content"][-1]
-                found.append((message["role"], number))
-    return found
-
-
-@BOTH
-async def test_each_request_begins_with_the_bytes_of_the_one_before_it(model: ModelEntry) -> None:
-    received, _, _ = await converse(model, 4)
-    bodies = [MARK.sub(b"", request.body) for request in received]
-    for before, after in pairwise(bodies):
-        assert after.startswith(before.removesuffix(b"]}") + b",")
-
-
-async def test_anthropic_marks_system_and_the_ends_of_the_two_newest_turns() -> None:
-    received, _, _ = await converse(CLAUDE, 3)
-    assert [marked_blocks(request.json) for request in received] == [
-        [("system", 0), ("user", 0)],
-        [("system", 0), ("user", 0), ("user", 2)],
-        [("system", 0), ("user", 2), ("user", 4)],
-    ]
-    assert b'"cache_control":{"type":"ephemeral"}' in received[0].body
-    assert b"ttl" not in received[0].body
-
-
-async def test_a_lifetime_of_an_hour_is_asked_for_in_every_mark() -> None:
-    received, _, _ = await converse(CLAUDE, 2, "1h")
-    assert set(MARK.findall(received[1].body)) == {b',"cache_control":{"type":"ephemeral","ttl":"1h"}'}
 
 
 async def test_anthropic_gets_its_parameters_and_headers() -> None:
@@ -142,6 +88,69 @@ async def test_openai_gets_its_parameters_and_headers() -> None:
     assert body["tools"][0]["function"]["description"].startswith(f"[run {NONCE}] ")
 
 
+async def test_responses_gets_its_parameters_and_keeps_nothing_at_the_provider() -> None:
+    received, _, _ = await converse(GPT, 2)
+    request, body = received[1], received[1].json
+    assert request.path == "/v1/responses"
+    assert request.headers["authorization"] == "Bearer test-key"
+    assert {k: v for k, v in body.items() if k not in ("tools", "input")} == {
+        "model": "sim-gpt-6.1-sol",
+        "max_output_tokens": 1000,
+        "stream": True,
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": f"{NONCE}-solo",
+        "prompt_cache_options": {"mode": "explicit"},
+    }
+    assert [tool["name"] for tool in body["tools"]] == ["bash", "submit"]
+    assert body["tools"][0]["description"].startswith(f"[run {NONCE}] ")
+    assert body["tools"][1]["parameters"]["required"] == ["report"]
+    first, begin, said, called, result = body["input"]
+    assert (first["role"], first["content"][0]["text"]) == ("developer", f"[run {NONCE}]\nYou are tested.")
+    assert (begin["role"], begin["content"][0]["text"]) == ("user", "begin")
+    assert [said, called] == responses_items("turn 0", [("c0", "bash", '{"command":"ls"}')])
+    assert (result["type"], result["call_id"]) == ("function_call_output", "c0")
+    assert result["output"][0]["text"] == "exit code 0\nfile 0"
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "place"),
+    [(CLAUDE, "xhigh", ("output_config", "effort")), (GPT, "low", ("reasoning", "effort")), (DEEPSEEK, "max", ())],
+    ids=["anthropic", "responses", "chat"],
+)
+async def test_effort_and_temperature_stand_where_each_protocol_has_them(
+    model: ModelEntry, effort: str, place: tuple[str, ...]
+) -> None:
+    received, _, _ = await converse(model, 1, effort=effort, temperature=0.5)
+    body = received[0].json
+    assert body["temperature"] == 0.5
+    found = body
+    for name in place or ("reasoning_effort",):
+        found = found[name]
+    assert found == effort
+
+
+@ALL
+async def test_what_an_entry_adds_is_laid_over_every_request(model: ModelEntry) -> None:
+    extra = {
+        "provider": {"order": ["a"]},
+        "output_config": {"speed": 2},
+        "reasoning": {"summary": "auto"},
+        "stream": None,
+    }
+    mine = model.model_copy(update={"extra_body": extra, "headers": {"X-Team": "lane-1"}})
+    received, _, _ = await converse(mine, 2, effort="low")
+    for request in received:
+        body = request.json
+        assert request.headers["x-team"] == "lane-1"
+        assert body["provider"] == {"order": ["a"]}
+        assert "stream" not in body
+        if model is CLAUDE:
+            assert body["output_config"] == {"effort": "low", "speed": 2}
+        if model is GPT:
+            assert body["reasoning"] == {"effort": "low", "summary": "auto"}
+
+
 async def test_openai_itself_is_given_the_limit_under_its_newer_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-the-user")
     requests = {}
@@ -151,18 +160,18 @@ async def test_openai_itself_is_given_the_limit_under_its_newer_name(monkeypatch
             client = client_of(model, http)
             lane = client.open_lane("solo-0", "s", [BASH], NONCE)
             requests[provider_name] = orjson.loads(client.render(lane))
-            organization = client._sdk.organization  # type: ignore[attr-defined]  # what the SDK would send
+            organization = client._endpoint._sdk.organization  # type: ignore[attr-defined]  # what the SDK would send
             assert organization == ("org-of-the-user" if provider_name == "openai" else None)
     assert requests["openai"]["max_completion_tokens"] == 1000
     assert requests["other"]["max_tokens"] == 1000
 
 
-@BOTH
+@ALL
 async def test_overlays_are_no_content_of_a_block(model: ModelEntry) -> None:
     _, _, lane = await converse(model, 1)
     assert NONCE.encode() in lane.wire_head
-    assert NONCE.encode() not in lane.head.encoded
-    assert b"cache_control" not in lane.head.encoded + b"".join(lane.messages)
+    canonical = lane.head.encoded + b"".join(lane.messages)
+    assert not any(word in canonical for word in (NONCE.encode(), b"cache_control", b"prompt_cache"))
     async with open_http(simulator=Provider().app) as http:
         client = client_of(model, http)
         other = client.open_lane("solo-0", "You are tested.", [BASH, SUBMIT], "f" * 16)
@@ -170,7 +179,7 @@ async def test_overlays_are_no_content_of_a_block(model: ModelEntry) -> None:
     assert other.wire_head != lane.wire_head
 
 
-@BOTH
+@ALL
 async def test_parallel_tool_calls_in_fragments_are_put_together(model: ModelEntry) -> None:
     calls = [("c1", "bash", '{"command": "echo ü"}'), ("c2", "bash", '{"command": "pwd"}')]
     reply = await ask_once(model, *pieces(model, "on it", calls))
@@ -182,7 +191,7 @@ async def test_parallel_tool_calls_in_fragments_are_put_together(model: ModelEnt
     assert reply.ending == "done"
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("arguments", ['{"command": "ls', "[1]", '"ls"', '{"a":' * 300 + "1" + "}" * 300])
 async def test_arguments_that_are_no_json_object_are_invalid_and_can_still_be_sent_back(
     model: ModelEntry, arguments: str
@@ -193,52 +202,40 @@ async def test_arguments_that_are_no_json_object_are_invalid_and_can_still_be_se
     orjson.dumps(reply.message)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(
-    ("anthropic_reason", "openai_reason", "ending"),
-    [("max_tokens", "length", "max_tokens"), ("refusal", "content_filter", "refusal"), ("end_turn", "stop", "done")],
+    ("anthropic", "chat", "responses", "ending"),
+    [
+        ("max_tokens", "length", "max_output_tokens", "max_tokens"),
+        ("refusal", "content_filter", "content_filter", "refusal"),
+        ("model_context_window_exceeded", "model_length", "context_length_exceeded", "context_full"),
+        ("end_turn", "stop", None, "done"),
+        ("stop_sequence", "a_reason_from_the_future", "a_reason_from_the_future", "done"),
+    ],
 )
 async def test_why_an_answer_ended_is_said_in_our_own_words(
-    model: ModelEntry, anthropic_reason: str, openai_reason: str, ending: str
+    model: ModelEntry, anthropic: str, chat: str, responses: str | None, ending: str
 ) -> None:
-    reason = anthropic_reason if model is CLAUDE else openai_reason
+    reason = {CLAUDE.name: anthropic, DEEPSEEK.name: chat, GPT.name: responses}[model.name]
     assert (await ask_once(model, *pieces(model, "x", (), reason))).ending == ending
 
 
-@BOTH
+@ALL
 async def test_an_answer_without_words_and_calls_leaves_nothing_to_send_back(model: ModelEntry) -> None:
     reply = await ask_once(model, *pieces(model))
     assert (reply.message, reply.tool_calls) == (None, ())
 
 
-@BOTH
+@ALL
 async def test_a_stream_that_ends_early_but_cleanly_is_no_answer(model: ModelEntry) -> None:
     with pytest.raises(TryFailed, match="before its terminal event"):
         await ask_once(model, *pieces(model, "hello")[:3])
 
 
-@BOTH
+@ALL
 async def test_events_that_are_no_json_are_a_failed_try(model: ModelEntry) -> None:
     with pytest.raises(TryFailed, match="JSONDecodeError"):
         await ask_once(model, b"event: message_start\ndata: {oops\n\n")
-
-
-async def test_thinking_is_sent_back_as_it_came() -> None:
-    events: list[dict[str, object]] = [
-        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "c2ln"}},
-        {"type": "content_block_start", "index": 1, "content_block": {"type": "redacted_thinking", "data": "eA=="}},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
-        {"type": "message_stop"},
-    ]
-    reply = await ask_once(CLAUDE, *map(sse, events))
-    assert reply.message is not None
-    assert reply.message["content"] == [
-        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-        {"type": "redacted_thinking", "data": "eA=="},
-    ]
 
 
 async def test_a_surrogate_pair_split_over_two_fragments_becomes_its_character() -> None:
@@ -252,23 +249,7 @@ async def test_a_surrogate_pair_split_over_two_fragments_becomes_its_character()
     assert reply.text == "😀 \ufffd \ufffd"
 
 
-async def test_what_a_provider_adds_to_a_call_goes_back_with_it_and_a_missing_index_is_made_up_for() -> None:
-    def chunk(calls: Sequence[object], reason: str | None = None) -> bytes:
-        return sse({"id": "x", "choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": reason}]})
-
-    first = {"id": "a", "function": {"name": "bash", "arguments": '{"command":'}, "extra_content": {"signature": "s"}}
-    second = {"id": "b", "function": {"name": "bash", "arguments": '{"command":"pwd"}'}}
-    reply = await ask_once(
-        DEEPSEEK, chunk([first]), chunk([{"function": {"arguments": '"ls"}'}}]), chunk([second], "tool_calls")
-    )
-    assert [call.arguments for call in reply.tool_calls] == [{"command": "ls"}, {"command": "pwd"}]
-    assert reply.message is not None
-    calls = reply.message["tool_calls"]
-    assert isinstance(calls, list)
-    assert calls[0]["extra_content"] == {"signature": "s"}
-
-
-@BOTH
+@ALL
 async def test_a_prompt_that_is_too_long_is_told_apart(model: ModelEntry) -> None:
     body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}'
     async with open_http(simulator=Provider(Script(status=400, body=body)).app) as http:
@@ -281,7 +262,7 @@ async def test_a_prompt_that_is_too_long_is_told_apart(model: ModelEntry) -> Non
     assert not caught.value.retryable
 
 
-@BOTH
+@ALL
 async def test_real_http_carries_the_same_bytes_and_the_same_times(model: ModelEntry) -> None:
     time = {"x-fullchain-time": "first=1;end=2;tool=3"}
     seen = []
@@ -306,39 +287,7 @@ async def test_real_http_carries_the_same_bytes_and_the_same_times(model: ModelE
     assert seen[0] == seen[1]
 
 
-texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
-turns = st.lists(st.tuples(texts, st.lists(texts, min_size=0, max_size=3)), min_size=1, max_size=6)
-
-
-@given(history=turns, lifetime=st.sampled_from([None, "1h"]))
-@settings(max_examples=60, deadline=None)
-def test_no_history_ever_changes_a_byte_that_was_sent(
-    history: list[tuple[str, list[str]]], lifetime: str | None
-) -> None:
-    import httpx2
-
-    http = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(500)))
-    for model in (CLAUDE, DEEPSEEK):
-        client = client_of(model, http, lifetime)
-        lane = client.open_lane("solo-0", "system", [BASH, SUBMIT], NONCE)
-        sent: list[bytes] = []
-        for said, outputs in history:
-            messages = client.results([ToolResult(f"c{i}", o) for i, o in enumerate(outputs)]) if outputs else []
-            for message in messages or [client.user(said)]:
-                lane.append(message)
-            body = client.render(lane)
-            parsed = orjson.loads(body)
-            if model is CLAUDE:
-                assert len(marked_blocks(parsed)) <= 4
-                assert marked_blocks(parsed)[-1] == ("user", len(parsed["messages"]) - 1)
-            assert len(parsed["messages"]) == lane.blocks - (model is CLAUDE)
-            sent.append(MARK.sub(b"", body) if model is CLAUDE else body)
-            lane.append({"role": "assistant", "content": [{"type": "text", "text": said}] if model is CLAUDE else said})
-        for before, after in pairwise(sent):
-            assert after.startswith(before.removesuffix(b"]}") + b",")
-
-
 def test_an_exception_of_our_own_is_not_dressed_up() -> None:
     call = current_call(CLAUDE, Notes())
     call.failure = OSError("disk")
-    assert failure(ValueError("wrapped"), call, "k") is call.failure
+    assert failure(ValueError("wrapped"), call, CLAUDE, "k") is call.failure

@@ -12,17 +12,8 @@ from agents.errors import ProviderRefused, VisitEnded
 from agents.handover import Handover, HandoverTool, RoleDesign
 from agents.retry import LONGEST_RETRY_AFTER_S, TRIES
 from agents.transport import open_http
-from tests.wire_provider import (
-    EPOCH,
-    NONCE,
-    BareShell,
-    Notes,
-    Provider,
-    Script,
-    anthropic_pieces,
-    entry,
-    openai_pieces,
-)
+from tests.wire_answers import anthropic_pieces, openai_pieces
+from tests.wire_provider import EPOCH, NONCE, BareShell, Notes, Provider, Script, entry
 
 SOLO = RoleDesign("solo", "solo", (HandoverTool("submit", None, "Hands in.", "report", "What you did."),))
 DONE = {

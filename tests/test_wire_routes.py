@@ -11,22 +11,13 @@ from agents.registry import ModelEntry
 from agents.tools.bash import BASH
 from agents.transport import open_http
 from agents.transport.call import CALL
-from tests.wire_provider import (
-    NONCE,
-    OPENAI_USAGE,
-    Notes,
-    Provider,
-    Script,
-    current_call,
-    entry,
-    openai_pieces,
-    served,
-)
+from tests.wire_answers import OPENAI_USAGE, openai_pieces
+from tests.wire_provider import NONCE, Notes, Provider, Script, current_call, entry, options, served
 
 
 async def ask(model: ModelEntry, notes: Notes) -> str:
     async with open_http() as http:
-        client = connect(model, key="test-key", lifetime=None, max_output_tokens=100, http=http)
+        client = connect(model, key="test-key", options=options(), http=http)
         lane = client.open_lane("solo-0", "s", [BASH], NONCE)
         lane.append(client.user("begin"))
         return (await client.ask(lane, current_call(model, notes))).text

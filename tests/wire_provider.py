@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from agents.clients import ClientOptions
 from agents.clock import Clock, VirtualClock
 from agents.handover import Handover
 from agents.registry import ModelEntry, find_model, load_models
@@ -57,7 +58,7 @@ class Provider:
         self.scripts = deque(scripts)
         self.received: list[Received] = []
         self.stalled = asyncio.Event()
-        paths = ("/v1/messages", "/v1/chat/completions")
+        paths = ("/v1/messages", "/v1/chat/completions", "/v1/responses")
         self.app = Starlette(routes=[Route(path, self._answer, methods=["POST"]) for path in paths])
 
     async def _answer(self, request: Request) -> Response:
@@ -78,86 +79,6 @@ class Provider:
                     await asyncio.sleep(60)
                 raise ConnectionResetError("cut by the script")
             yield piece
-
-
-def sse(event: Mapping[str, object]) -> bytes:
-    kind = event.get("type")
-    name = b"" if kind is None else b"event: " + str(kind).encode() + b"\n"
-    return name + b"data: " + orjson.dumps(event) + b"\n\n"
-
-
-def halves(text: str) -> tuple[str, str]:
-    middle = len(text) // 2
-    return text[:middle], text[middle:]
-
-
-ANTHROPIC_USAGE = {
-    "input_tokens": 12,
-    "cache_creation_input_tokens": 300,
-    "cache_read_input_tokens": 5000,
-    "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0},
-    "output_tokens": 1,
-    "service_tier": "standard",
-}
-
-
-def anthropic_pieces(
-    text: str = "", calls: Sequence[tuple[str, str, str]] = (), stop_reason: str | None = None
-) -> list[bytes]:
-    """`calls` are (id, name, arguments as JSON text); arguments come in two fragments."""
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "wire-model", "content": []}
-    events: list[Mapping[str, object]] = [
-        {"type": "message_start", "message": {**message, "stop_reason": None, "usage": ANTHROPIC_USAGE}},
-        {"type": "ping"},
-        {"type": "an_event_from_the_future", "index": 0},
-    ]
-    blocks: list[tuple[dict[str, object], list[dict[str, object]]]] = []
-    if text:
-        deltas: list[dict[str, object]] = [{"type": "text_delta", "text": part} for part in halves(text)]
-        blocks.append(({"type": "text", "text": ""}, deltas))
-    for call_id, name, arguments in calls:
-        deltas = [{"type": "input_json_delta", "partial_json": part} for part in halves(arguments)]
-        blocks.append(({"type": "tool_use", "id": call_id, "name": name, "input": {}}, deltas))
-    for index, (block, deltas) in enumerate(blocks):
-        events.append({"type": "content_block_start", "index": index, "content_block": block})
-        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-        events.append({"type": "content_block_stop", "index": index})
-    reason = stop_reason or ("tool_use" if calls else "end_turn")
-    delta = {"stop_reason": reason, "stop_sequence": None}
-    events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 80}})
-    events.append({"type": "message_stop"})
-    return [sse(event) for event in events]
-
-
-OPENAI_USAGE = {
-    "prompt_tokens": 5312,
-    "completion_tokens": 80,
-    "total_tokens": 5392,
-    "prompt_tokens_details": {"cached_tokens": 5000, "audio_tokens": None},
-}
-
-
-def openai_pieces(
-    text: str = "", calls: Sequence[tuple[str, str, str]] = (), finish_reason: str | None = None
-) -> list[bytes]:
-    """Parallel calls come interleaved: first halves of all arguments, then second halves."""
-    base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "wire-model"}
-
-    def chunk(delta: object, reason: str | None = None) -> dict[str, object]:
-        return {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": None}
-
-    events = [chunk({"role": "assistant", "content": None})]
-    events += [chunk({"content": part}) for part in halves(text) if part]
-    for index, (call_id, name, arguments) in enumerate(calls):
-        function = {"name": name, "arguments": halves(arguments)[0]}
-        events.append(
-            chunk({"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]})
-        )
-    for index, (_, _, arguments) in enumerate(calls):
-        events.append(chunk({"tool_calls": [{"index": index, "function": {"arguments": halves(arguments)[1]}}]}))
-    events.append(chunk({}, finish_reason or ("tool_calls" if calls else "stop")))
-    events.append({**base, "choices": [], "usage": OPENAI_USAGE})
-    return [*(sse(event) for event in events), b"data: [DONE]\n\n"]
 
 
 @dataclass
@@ -235,6 +156,10 @@ class BareShell:
 def entry(name: str, **changes: object) -> ModelEntry:
     """A shipped model, changed where the test needs it."""
     return find_model(load_models(), name).model_copy(update=changes)
+
+
+def options(**more: Any) -> ClientOptions:
+    return ClientOptions(**{"max_output_tokens": 1000, "cache_key": f"{NONCE}-solo", **more})
 
 
 def identity(model: ModelEntry, *, turn: str = "1", lane: str = "solo-0", blocks: int = 2) -> CallIdentity:

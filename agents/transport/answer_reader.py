@@ -1,7 +1,7 @@
 """Reads from an answer's bytes, as they pass, what the books need: the usage, names, the reason of its end.
 
-Most lines of a stream are fragments of text: they are searched for a few words and never parsed. Memory
-is bounded: a line longer than `LINE_LIMIT` is not kept, a body longer than `BODY_LIMIT` is not kept.
+Most events of a stream are fragments of text: they are searched for a few words and never parsed. Memory is bounded: a
+line or event longer than `LINE_LIMIT` is not kept, a body longer than `BODY_LIMIT` is not kept.
 """
 
 import re
@@ -12,16 +12,24 @@ import orjson
 LINE_LIMIT = 4 << 20
 BODY_LIMIT = 8 << 20
 _NESTING = 8
+_LAST = ("response.completed", "response.incomplete", "response.failed")
 
-_TELLING = re.compile(rb'"usage"\s*:\s*\{|"(?:finish|stop)_reason"\s*:\s*"|"message_stop"|"error"\s*:\s*[{"]|\[DONE\]')
+_TELLING = re.compile(
+    rb'"usage"\s*:\s*\{|"timings"\s*:\s*\{|"(?:finish|stop)_reason"\s*:\s*"|"message_stop"|"error"\s*:\s*[{"]'
+    rb'|"type"\s*:\s*"error"|"response\.(?:completed|incomplete|failed)"|\[DONE\]'
+)
+_WORDS = (b'"usage"', b'_reason"', b'"error"', b'"message_stop"', b"[DONE]", b'"response"', b'"timings"')
+"""One of these is in whatever the expression finds."""
+
+_WHOLE_EVENTS = (b"\n\n", b"\r\n\r\n")
 
 
 class AnswerReader:
     """Fed with every chunk of one body, in any cut.
 
-    `usage`: the raw usage object, every field's last non-null value (null when it was never more than that); None when
-    none came. `terminal`: the protocol's last event came, or the whole of a JSON body was read. `error`: the provider's
-    words when it reported an error.
+    `usage`: the raw usage object, every field's last non-null value (null when it was never more than that), with what
+    llama.cpp counts beside it under `timings`; None when none came. `terminal`: the protocol's last event came, or the
+    whole of a JSON body was read. `error`: the provider's words when it reported an error.
     """
 
     def __init__(self, *, streamed: bool) -> None:
@@ -35,15 +43,22 @@ class AnswerReader:
         self._kept = bytearray()
         self._skipping = False
         self._named = False
+        self._data: list[bytes] = []
+        self._data_size = 0
+        self._after_cr = False
 
     def feed(self, chunk: bytes) -> None:
         if not self._streamed:
             self._keep(chunk, BODY_LIMIT)
             return
-        if self._named and not self._kept and not self._skipping and chunk.endswith(b"\n") and not _telling(chunk):
+        between = not (self._kept or self._skipping or self._data_size or self._after_cr)
+        whole = self._named and between and chunk.endswith(_WHOLE_EVENTS)
+        if whole and not _telling(chunk):
             return
-        # CR and CRLF end a line too; the empty lines that this makes say nothing to us.
-        lines = (chunk.replace(b"\r", b"\n") if b"\r" in chunk else chunk).split(b"\n")
+        # CR and CRLF end a line too.
+        if b"\r" in chunk or self._after_cr:
+            chunk = self._with_newlines(chunk)
+        lines = chunk.split(b"\n")
         self._keep(lines[0], LINE_LIMIT)
         if len(lines) == 1:
             return
@@ -56,6 +71,7 @@ class AnswerReader:
         """The body is over, and whole."""
         if self._streamed:
             self._take_kept()
+            self._end_event()
         elif not self._skipping:
             body = _parse(self._kept)
             self.terminal = body is not None
@@ -79,33 +95,69 @@ class AnswerReader:
             self._skipping = True
             del self._kept[2000:]
 
+    def _with_newlines(self, chunk: bytes) -> bytes:
+        """Every line ended by LF alone, though a chunk may end between CR and LF."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if chunk:
+            self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
     def _take_kept(self) -> None:
-        if not self._skipping and self._kept:
+        # A line that was skipped is none, and no end of an event either.
+        if not self._skipping:
             self._line(bytes(self._kept))
         self._kept.clear()
         self._skipping = False
 
     def _line(self, line: bytes) -> None:
-        if not line.startswith(b"data:") or (self._named and not _telling(line)):
+        if not line:
+            if self._data_size:
+                self._end_event()
+            return
+        if not line.startswith(b"data:"):
             return
         payload = line[5:].strip()
         if payload == b"[DONE]":
             self.terminal = True
             return
-        event = _parse(payload)
+        self._data_size += len(payload)
+        if self._data_size > LINE_LIMIT:
+            self._data.clear()
+            return
+        self._data.append(payload)
+
+    def _end_event(self) -> None:
+        """An event's data may stand on several lines."""
+        lines, self._data = self._data, []
+        self._data_size = 0
+        whole = b"\n".join(lines)
+        if not whole or (self._named and not _telling(whole)):
+            return
+        event = _parse(whole)
         if event is not None:
             self._event(event)
+        elif len(lines) > 1:
+            # A server that leaves the empty lines between its events out.
+            for line in lines:
+                event = _parse(line)
+                if event is not None:
+                    self._event(event)
 
     def _event(self, event: Mapping[str, object]) -> None:
-        """Both protocols at once: their field names do not collide."""
-        message = _mapping(event.get("message"))
+        """All protocols at once: their field names do not collide."""
+        message, response = _mapping(event.get("message")), _mapping(event.get("response"))
         choices = event.get("choices")
         choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
-        for usage in (message.get("usage"), choice.get("usage"), event.get("usage")):
+        for usage in (message.get("usage"), response.get("usage"), choice.get("usage"), event.get("usage")):
             if isinstance(usage, dict):
                 self.usage = {} if self.usage is None else self.usage
                 _lay_over(self.usage, usage)
-        named = message or event
+        if isinstance(timings := event.get("timings"), dict):
+            self.usage = {} if self.usage is None else self.usage
+            _lay_over(self.usage, {"timings": timings})
+        named = message or response or event
         self.response_id = self.response_id or _short(named.get("id"))
         self.response_model = self.response_model or _short(named.get("model"))
         self._named = self._named or self.response_id is not None
@@ -115,23 +167,38 @@ class AnswerReader:
             or _short(event.get("stop_reason"))
             or self.finish_reason
         )
-        if event.get("type") == "message_stop":
+        kind = event.get("type")
+        if kind == "message_stop":
             self.terminal = True
-        error = event.get("error")
+        body = response if kind in _LAST else event if event.get("object") == "response" else None
+        if body is not None:
+            self._response_ended(body)
+        error = event.get("error") or (event.get("message") or event.get("code") if kind == "error" else None)
         if error and self.error is None:
             self.error = str(_mapping(error).get("message") or error)[:2000]
 
+    def _response_ended(self, response: Mapping[str, object]) -> None:
+        """A Responses object with its status; the reason of its end is the status unless there is a closer one."""
+        self.terminal = True
+        status = _short(response.get("status"))
+        error = _mapping(response.get("error"))
+        self.finish_reason = (
+            _short(_mapping(response.get("incomplete_details")).get("reason")) or _short(error.get("code")) or status
+        )
+        if status == "failed" and self.error is None:
+            self.error = str(error.get("message") or error.get("code") or "the provider failed")[:2000]
+
 
 def _telling(line: bytes) -> bool:
-    # Looking for five words is ten times as fast as the expression, and few fragments hold one of them.
-    hinted = (
-        b'"usage"' in line
-        or b'_reason"' in line
-        or b'"error"' in line
-        or b'"message_stop"' in line
-        or b"[DONE]" in line
-    )
-    return hinted and _TELLING.search(line) is not None
+    # Looking for a few words is ten times as fast as the expression, and few fragments hold one that is not null.
+    for word in _WORDS:
+        at = line.find(word)
+        while at >= 0:
+            at += len(word)
+            if not line.startswith(b":null", at):
+                return _TELLING.search(line) is not None
+            at = line.find(word, at)
+    return False
 
 
 def _parse(text: bytes | bytearray) -> dict[str, object] | None:

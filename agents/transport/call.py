@@ -34,7 +34,8 @@ class CurrentCall:
 
     The transport counts `tries`, so that a retry hidden inside an SDK is booked under a key of its own too. `key` is
     the latest try's. `tool_seconds` is what a simulated provider says that one tool call of its answer takes. `failure`
-    is an exception of our own (the book's, a bug) that an SDK would dress up as a connection error.
+    is an exception of our own (the book's, a bug) that an SDK would dress up as a connection error. `error` is what was
+    booked as the reason why the latest try brought no answer.
     """
 
     identity: CallIdentity
@@ -44,10 +45,12 @@ class CurrentCall:
     key: str = ""
     tool_seconds: float = 0.0
     failure: Exception | None = None
+    error: str | None = None
 
     def next_try(self, prompt_bytes: int, requested_at: datetime) -> CallSent:
         self.tries += 1
         self.tool_seconds = 0.0
+        self.error = None
         i = self.identity
         self.key = call_key(i.trial_id, i.attempt, i.lane, i.turn, self.tries)
         return CallSent(

@@ -5,6 +5,7 @@ happened. What the meter does not know: prices, prompts, and why a request was m
 """
 
 import asyncio
+import sys
 from datetime import datetime
 
 import httpx2  # noqa: TID253  (this module is loaded by open_http alone)
@@ -14,7 +15,7 @@ from agents.transport.answer_reader import LINE_LIMIT, AnswerReader
 from agents.transport.body import Body, Continued, body_of
 from agents.transport.call import CALL, CurrentCall
 from agents.wire_text import one_line
-from cost_model.calls import CallEnded, Outcome
+from cost_model.calls import CallEnded, Outcome, SpendingStopped
 
 ANSWER_LIMIT = 64 << 20
 """Bytes of one answer, after which it is cut: a hostile server can fill neither our memory nor an SDK's."""
@@ -48,6 +49,18 @@ class Meter(httpx2.AsyncBaseTransport):
         booking = _Booking(call, sent.key, request)
         try:
             await call.book.sent(sent)
+        except SpendingStopped as error:
+            # Nothing was recorded and nothing is sent.
+            call.failure = error
+            raise
+        except _GAVE_UP:
+            booking.end("cancelled")
+            raise
+        except Exception as error:
+            call.failure = error
+            booking.end("cut", _told(error))
+            raise
+        try:
             response = await self._inner.handle_async_request(request)
         except _GAVE_UP:
             booking.end("cancelled")
@@ -104,6 +117,7 @@ class _Booking:
                 outcome, error = "cut", reader.error
             elif reader.terminal:
                 outcome, error = "complete", None
+        told = self._call.error = None if error is None else one_line(error, _keys_of(self._request))
         self._call.book.ended(
             CallEnded(
                 key=self._key,
@@ -116,7 +130,7 @@ class _Booking:
                 response_model=None if reader is None else reader.response_model,
                 request_id=None if response is None else _request_id(response),
                 finish_reason=None if reader is None else reader.finish_reason,
-                error=None if error is None else one_line(error, _keys_of(self._request)),
+                error=told,
             )
         )
 
@@ -155,6 +169,10 @@ class _Booked(Body):
         return chunk
 
     async def aclose(self) -> None:
+        reason = sys.exc_info()[1]
+        if self._fate == "cancelled" and isinstance(reason, Exception) and not isinstance(reason, _GAVE_UP):
+            # Whoever reads the answer could make nothing of it, and closes it for that.
+            self._fate, self._error = "cut", _told(reason)
         try:
             await self._inner.aclose()
         finally:
