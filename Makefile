@@ -5,13 +5,13 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DB     ?= fullchain.duckdb
 
-.PHONY: demo test check ci slow bench lock clean
+.PHONY: demo test check ci slow test-local-llm bench lock clean
 
 demo: $(READY)
 	$(BIN)/fullchain run quickstart --db $(DB)
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not local_llm"
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -26,6 +26,10 @@ ci: $(READY)
 # The full proofs; their figures stand in docs/proofs.md.
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow -s
+
+# A small real model in the loop. Fetches half a gigabyte once, into the user's cache; skipped where it cannot be had.
+test-local-llm: $(READY)
+	FULLCHAIN_LOCAL_LLM=1 $(BIN)/python -m pytest -m local_llm -rs tests/local_llm
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.call_path

@@ -6,8 +6,17 @@ What a sandbox does with the instructions is in `harbor_tasks.sandbox.reader`.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from harbor_tasks.errors import TaskRefused
+
+TEXT_LIMIT = 1 << 20
+"""Characters of a Dockerfile, and of each file that it makes us read, that are accepted."""
+
+EXPANDED_LIMIT = 1 << 17
+"""Characters that the variables of one instruction may stand for: no process takes a longer string."""
+
+MOST_INSTRUCTIONS = 1000
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?", re.DOTALL)
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*")
@@ -28,14 +37,28 @@ def refused(line: int, reason: str) -> TaskRefused:
     return TaskRefused(f"Dockerfile line {line}: {reason}")
 
 
+def read(path: Path) -> str:
+    """A text file of a task, undecodable bytes replaced. Raises TaskRefused for one that is too large."""
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        text = stream.read(TEXT_LIMIT + 1)
+    if len(text) > TEXT_LIMIT:
+        raise TaskRefused(f"{path.name} is larger than {TEXT_LIMIT:,} characters: shorten it")
+    return text
+
+
 def parse(text: str) -> list[Instruction]:
-    """The instructions in order. Raises TaskRefused, naming the line, for a heredoc or what is no instruction."""
+    """The instructions in order.
+
+    Raises TaskRefused, naming the line, for a heredoc, what is no instruction, or more than MOST_INSTRUCTIONS.
+    """
     _check_directives(text)
-    instructions = []
+    instructions: list[Instruction] = []
     for line, statement in _statements(text):
         match = _INSTRUCTION.fullmatch(statement)
         if match is None:
             raise refused(line, f"expected an instruction, found {statement.strip()[:60]!r}")
+        if len(instructions) == MOST_INSTRUCTIONS:
+            raise refused(line, f"more than {MOST_INSTRUCTIONS:,} instructions")
         op, value = match[1].upper(), (match[2] or "").strip()
         if op in ("RUN", "COPY", "ADD") and _HEREDOC.search(value):
             raise refused(line, f"{op} with a heredoc is not supported: put the text into a file and COPY it")
@@ -47,12 +70,13 @@ def words(value: str, variables: Mapping[str, str], line: int, *, split: bool = 
     """Splits at blanks and expands $NAME, ${NAME}, ${NAME:-x} and ${NAME:+x} as Docker does.
 
     Single quotes keep everything as it is, a backslash the next character. Without `split`, for an item of a JSON
-    list, blanks are kept. Raises TaskRefused for an open quote or another form of expansion.
+    list, blanks are kept. Raises TaskRefused for an open quote, another form of expansion, or variables that stand for
+    more than EXPANDED_LIMIT characters.
     """
     found: list[str] = []
     word: str | None = None
     quote = ""
-    position = 0
+    position = expanded = 0
     while position < len(value):
         char = value[position]
         position += 1
@@ -61,12 +85,15 @@ def words(value: str, variables: Mapping[str, str], line: int, *, split: bool = 
             kept = "\\" if quote == '"' and value[position] not in '"\\$' else ""
             word = (word or "") + kept + value[position]
             position += 1
+        elif char == "$" and quote != "'":
+            text, position = _expand(value, position - 1, variables, line)
+            expanded += len(text)
+            if expanded > EXPANDED_LIMIT:
+                raise refused(line, f"its variables stand for more than {EXPANDED_LIMIT:,} characters")
+            word = (word or "") + text
         elif quote:
             if char == quote:
                 quote = ""
-            elif char == "$" and quote == '"':
-                text, position = _expand(value, position - 1, variables, line)
-                word = (word or "") + text
             else:
                 word = (word or "") + char
         elif char in "\"'":
@@ -75,9 +102,6 @@ def words(value: str, variables: Mapping[str, str], line: int, *, split: bool = 
             if word is not None:
                 found.append(word)
             word = None
-        elif char == "$":
-            text, position = _expand(value, position - 1, variables, line)
-            word = (word or "") + text
         else:
             word = (word or "") + char
     if quote:

@@ -122,7 +122,6 @@ def load_tasks(path: Path) -> tuple[list[Task], list[TaskInvalid]]:
     Children that are no valid task come back as exceptions, one each; names with a leading dot (.git) and loose files
     are no children. Raises TaskInvalid when `path` is no directory or holds no child, or is itself an invalid task.
     """
-    path = Path(path)
     try:
         if not path.is_dir():
             raise TaskInvalid(f"{path}: expected a task directory or a directory of tasks, found none: check the path")
@@ -149,7 +148,7 @@ def load_task(path: Path) -> Task:
         return _load(path)
     except OSError as error:
         raise TaskInvalid(
-            f"task {Path(path).name}: {error.filename} cannot be read ({error.strerror}): mend its mode"
+            f"task {path.name}: {error.filename} cannot be read ({error.strerror}): mend its mode"
         ) from None
 
 
@@ -192,8 +191,6 @@ def _load(path: Path) -> Task:
         digest = tree_digest(root)
     except TaskInvalid as error:
         raise TaskInvalid(f"task {name}: {error}") from None
-    except OSError as error:
-        raise TaskInvalid(f"task {name}: {error.filename}: cannot be read ({error.strerror}): mend its mode") from None
     category = config.metadata.get("category")
     return Task(
         name=name,

@@ -1,7 +1,10 @@
 """Task directories that the sandbox tests write, and the sandbox they run in."""
 
+import functools
 import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +21,33 @@ BINARIES = [
 _BACKENDS: dict[str, Bubblewrap] = {}
 
 
+@functools.cache
+def machine_starts(path: Path) -> bool:
+    """Whether this machine lets a bare bwrap start, of an unused user where we are root, with no code of ours around
+    it: there a sandbox that does not start is a fault, and no reason to skip a test."""
+    drop: dict[str, Any] = {"user": 65_534, "group": 65_534, "extra_groups": []} if os.geteuid() == 0 else {}
+    words = ["--unshare-all", "--unshare-user", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"]
+    for name in ("bin", "lib", "lib64"):
+        link = Path("/", name)
+        words += ["--symlink", f"usr/{name}", f"/{name}"] if link.is_symlink() else []
+        words += ["--ro-bind", f"/{name}", f"/{name}"] if link.is_dir() and not link.is_symlink() else []
+    try:
+        done = subprocess.run([path, *words, "--", "/usr/bin/true"], capture_output=True, cwd="/", timeout=20, **drop)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+_FOUND = system_bwrap() or packaged_bwrap()
+needs_isolation = pytest.mark.skipif(
+    _FOUND is None or not machine_starts(_FOUND),
+    reason="no sandbox with isolation starts on this machine, and the trials of a test share it with other tests",
+)
+"""For tests whose runs choose their sandbox: host mode would make their trials wait for each other, or refuse them."""
+
+
 async def bubblewrap(binary: str = "system", limits: Limits | None = None) -> Bubblewrap:
-    """A backend that starts here; skips the test where none can."""
+    """A backend that starts here; skips the test where this machine lets none start."""
     path = system_bwrap() if binary == "system" else packaged_bwrap()
     key = f"{binary} {limits}"
     if key not in _BACKENDS:
@@ -27,6 +55,9 @@ async def bubblewrap(binary: str = "system", limits: Limits | None = None) -> Bu
         try:
             await backend.probe()
         except SandboxMissing as missing:
+            found = path or packaged_bwrap()
+            if found is not None and machine_starts(found):
+                pytest.fail(f"a bare {found} starts on this machine, the sandbox does not: {missing}")
             pytest.skip(str(missing))
         _BACKENDS[key] = backend
     return _BACKENDS[key]

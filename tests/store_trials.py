@@ -9,7 +9,9 @@ from cost_model.calls import CallEnded, CallSent, call_key
 from experiments.plan import Plan, PlannedArm, PlannedTask, PlannedTrial, trial_id
 from experiments.store.journal import Event, Journal
 from experiments.store.ledger import ModelFacts
+from experiments.store.reader import Answer, Reader
 from experiments.store.segment import Segment
+from experiments.store.store import Store
 from experiments.store.trial import TrialJournal
 
 EPOCH = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
@@ -142,3 +144,8 @@ async def written(path: Path, attempts: Iterable[tuple[str, int, str | None]], *
         for trial, attempt, ended_by in attempts:
             await play(TrialJournal(journal, trial, attempt), ended_by=ended_by, **how)  # type: ignore[arg-type]  # ints too
     return list(Segment(path).attempts().values())
+
+
+def ask(store: Store, sql: str, *parameters: object) -> Answer:
+    with Reader(store.path) as reader:
+        return reader.query(sql, parameters)

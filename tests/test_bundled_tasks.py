@@ -8,7 +8,7 @@ import pytest
 from harbor_tasks.check import check, solve
 from harbor_tasks.format import Task, bundled_tasks, load_task, load_tasks
 from harbor_tasks.verifier import Verdict, verify
-from tests.bubblewrap_sandbox import bubblewrap
+from tests.sandbox_tasks import bubblewrap
 
 TASKS, INVALID = load_tasks(bundled_tasks())
 WRONG = [(task.name, script.stem) for task in TASKS for script in task.wrong]

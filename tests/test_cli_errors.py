@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cli import main
+from experiments.cli import main, served
 from experiments.store.journal import journal_folder
 
 SPEC = """\
@@ -46,7 +46,7 @@ def spec(tmp_path: Path) -> Path:
         (
             "topology: solo",
             "topology: sollo",
-            "spec.yaml:5: arms[0].topology: unknown topology 'sollo'; known: planner_",
+            "spec.yaml:5: arms[0].topology: topology 'sollo' is unknown: did you mean 'solo'? there are planner_",
         ),
         ("sim-claude-opus-5-5", "sim-claude-opus", "arms[0].roles.solo: unknown model 'sim-claude-opus'; did you mean"),
         ("sim-claude-opus-5-5", "claude-opus-5-5", "set the environment variable ANTHROPIC_API_KEY"),
@@ -55,6 +55,11 @@ def spec(tmp_path: Path) -> Path:
         ("[bundled]", "[bundled/nope]", "spec.yaml:2: tasks[0]: no bundled task 'nope'; known: "),
         ("[bundled]", "[nowhere]", "spec.yaml:2: tasks[0]: no task directory 'nowhere'"),
         ("[bundled]", "[bundled", "malformed YAML"),
+        (
+            "{solo: sim-claude-opus-5-5}",
+            "{solo: sim-claude-opus-5-5}\n  - {name: alone, topology: solo, roles: {solo: sim-claude-opus-5-5}}",
+            "spec.yaml:7: arms[1].name: duplicate arm 'alone'",
+        ),
         ("name: tiny", "nam: tiny", "nam: unknown field; did you mean 'name'?"),
         ("sim-claude-opus-5-5}", "sim-claude-opus-5-5}\n    parameters: {rounds: 3}", "arms[0].parameters: "),
         ("solo: sim-claude-opus-5-5", "solo: {model: sim-deepseek-v4-flash, lifetime: 1h}", "has no lifetime '1h'"),
@@ -166,7 +171,7 @@ def test_a_wrong_command_is_one_line(
 def test_a_server_that_is_no_simulator_is_refused_before_the_first_trial(
     spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: bytes, expected: str
 ) -> None:
-    monkeypatch.setattr(sys.modules["experiments.cli.run"], "PROBE_S", 5.0 if answer else 0.2)
+    monkeypatch.setattr(served, "PROBE_S", 5.0 if answer else 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -232,6 +237,8 @@ def test_ctrl_c_before_the_first_trial_is_said(spec: Path) -> None:
     code = (
         "import os, signal, sys\nimport experiments.experiment as module\nfrom experiments.cli import main\n"
         "load = module.load\n"
+        # A shell's background job starts with SIGINT ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def interrupted(*given, **named):\n    os.kill(os.getpid(), signal.SIGINT)\n    return load(*given, **named)\n"
         "module.load = interrupted\nmain(sys.argv[1:])"
     )

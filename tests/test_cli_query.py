@@ -75,3 +75,14 @@ def test_a_damaged_segment_is_a_warning_on_stderr(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr()
     assert (end.value.code, shown.out) == (0, "one\n1\n")
     assert shown.err.startswith(f"warning: {damaged}: sent without trial_id and attempt; move it away")
+
+
+def test_the_database_can_be_named_by_a_variable(
+    capsys: pytest.CaptureFixture[str], database: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FULLCHAIN_DB", str(database))
+    with pytest.raises(SystemExit) as end:
+        main(["query", "SELECT count(*) AS n FROM experiments", "--format", "csv"])
+    assert (end.value.code, capsys.readouterr().out) == (0, "n\n1\n")
+    assert list(tmp_path.iterdir()) == []

@@ -1,3 +1,5 @@
+"""The two clocks: virtual time that lanes share, and the wall's."""
+
 import asyncio
 import operator
 from datetime import UTC, datetime, timedelta
@@ -52,7 +54,7 @@ async def test_time_stands_still_while_a_lane_does_real_work() -> None:
     plans=st.lists(st.lists(st.integers(0, 5).map(float), max_size=4), min_size=1, max_size=5),
     real=st.lists(st.integers(0, 3), min_size=20, max_size=20),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_order_of_events_depends_on_virtual_time_and_names_alone(plans: list[list[float]], real: list[int]) -> None:
     async def trial(hesitations: list[int], reverse: bool) -> list[tuple[float, str]]:
         clock = VirtualClock(EPOCH)

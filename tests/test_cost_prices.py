@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 
 from cost_model.errors import PriceFileError, PriceMissing
 from cost_model.policies import POLICIES, charged_classes
-from cost_model.prices import PRICE_DECIMALS, SELF_HOSTED, PriceBook, PriceCard, PriceTier
+from cost_model.price_card import PRICE_DECIMALS, SELF_HOSTED, PriceCard, PriceTier
+from cost_model.prices import PriceBook
 from cost_model.tokens import CLASSES, Tokens
 
 DAY = datetime(2026, 11, 24, 12, tzinfo=UTC)
 BOOK = PriceBook()
 VECTORS = json.loads((Path(__file__).parent / "data" / "cost_usage_vectors.json").read_text(encoding="utf-8"))
-OFF_LIST = {"ant-07-compat-start-inclusive", "ant-11-batch-stacks", "bed-01-eu-regional"} | {
+OFF_LIST = {"ant-07-compat-start-inclusive", "ant-11-batch-stacks", "bed-01-eu-regional", "lcp-01", "oai-09-flex"} | {
     vector["id"] for vector in VECTORS if vector["id"].startswith("qwn")
 }
-"""Vectors whose prices are not the list price: a discount, a region, a model that no list holds."""
+"""Vectors whose prices are not the list price: a discount, a region, a model that no list holds, one's own server."""
 
 LIST_PRICES = {
     # model: input, cache_read, default write, long write, output
@@ -247,6 +248,11 @@ def test_a_wrong_price_file_is_named_with_entry_and_field(tmp_path: Path, text: 
 def test_a_price_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(PriceFileError, match="cannot be read"):
         PriceBook([tmp_path / "none.toml"])
+
+
+def test_a_price_file_without_end_is_refused() -> None:
+    with pytest.raises(PriceFileError, match="/dev/zero: longer than 1,000,000 bytes"):
+        PriceBook([Path("/dev/zero")])
 
 
 def test_prices_are_never_asked_for_at_a_time_without_a_zone() -> None:

@@ -71,6 +71,75 @@ def test_the_prompt_of_a_chat_completion_is_never_more_or_less_than_prompt_token
     assert tokens.reasoning == reasoning
 
 
+@given(COUNT, COUNT, COUNT, COUNT, COUNT, st.sampled_from(["told", "untold"]))
+def test_the_prompt_of_a_response_is_never_more_or_less_than_input_tokens(
+    plain: int, read: int, half_hour: int, half_day: int, output: int, lifetimes: str
+) -> None:
+    written = half_hour + half_day
+    details: dict[str, object] = {"cached_tokens": read, "cache_write_tokens": written}
+    if lifetimes == "told":
+        details["cache_write_tokens_details"] = {"ttl_30m_tokens": half_hour, "ttl_12h_tokens": half_day}
+    raw = {
+        "input_tokens": plain + read + written,
+        "input_tokens_details": details,
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": output // 2},
+        "total_tokens": plain + read + written + output,
+    }
+    tokens = normalise("openai_responses", raw)
+    assert (tokens.prompt, tokens.input, tokens.cache_read) == (raw["input_tokens"], plain, read)
+    assert tokens.prompt + tokens.output == raw["total_tokens"]
+    by_lifetime = (tokens.cache_write_30m, tokens.cache_write_12h, tokens.cache_write_unknown)
+    assert by_lifetime == ((half_hour, half_day, 0) if lifetimes == "told" else (0, 0, written))
+    assert tokens.reasoning == output // 2
+
+
+def test_reasoning_that_an_imitation_counts_beside_the_output_is_added_to_it() -> None:
+    details = {"output_tokens_details": {"reasoning_tokens": 30}}
+    raw = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 150, **details}
+    assert normalise("openai_responses", raw) == Tokens(input=100, output=50, reasoning=30)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"cached_tokens": 64},
+        {"num_cached_tokens": 64},
+        {"prompt_cache_hit_tokens": 64},
+        {"cache_read_input_tokens": 64},
+        {"prompt_token_details": {"cached_tokens": 64}},
+        {"prompt_tokens_details": {"cached_tokens": 64}},
+        {"num_cached_tokens": 64, "prompt_tokens_details": {"cached_tokens": 64}},
+        {"timings": {"cache_n": 64, "prompt_n": 36, "predicted_n": 20}},
+    ],
+    ids=lambda place: "+".join(place),
+)
+def test_cached_tokens_are_found_wherever_an_imitation_keeps_them(place: dict[str, object]) -> None:
+    assert normalise("openai_chat", {**CHAT, **place}) == Tokens(input=36, cache_read=64, output=20)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 50}},
+        {
+            "prompt_tokens_details": {
+                "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 50}
+            }
+        },
+        {
+            "cache_creation_input_tokens": 60,
+            "prompt_tokens_details": {
+                "cache_creation_token_details": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 50}
+            },
+        },
+    ],
+)
+def test_a_chat_completion_may_tell_the_lifetimes_of_anthropics_cache(place: dict[str, object]) -> None:
+    expected = Tokens(input=40, cache_write_5m=10, cache_write_1h=50, output=20)
+    assert normalise("openai_chat", {**CHAT, **place}) == expected
+
+
 def test_a_write_is_booked_under_the_lifetime_that_the_usage_tells() -> None:
     details = {
         "cached_tokens": 0,
@@ -131,6 +200,25 @@ CONTRADICTIONS: list[tuple[str, Mapping[str, object], str]] = [
     ("openai_chat", {**CHAT, "total_tokens": 119}, "total_tokens"),
     ("openai_chat", {**CHAT, "total_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 4}}, "total"),
     ("openai_chat", {**CHAT, "completion_tokens_details": {"reasoning_tokens": 21}}, "reasoning_tokens"),
+    ("openai_chat", {**CHAT, "timings": {"cache_n": 1, "prompt_n": 98, "predicted_n": 20}}, "timings tell a prompt"),
+    ("openai_chat", {**CHAT, "cache_creation": {"ephemeral_5m_input_tokens": 1}, "cached_tokens": 100}, "exceed"),
+    (
+        "openai_chat",
+        {**CHAT, "cache_creation": {"ephemeral_5m_input_tokens": 1}, "cache_creation_input_tokens": 2},
+        "written tokens disagree",
+    ),
+    ("openai_responses", {"input_tokens": 5}, "output_tokens is missing"),
+    ("openai_responses", {**ANTHROPIC, "input_tokens_details": {"cached_tokens": 6}}, "exceed input_tokens"),
+    ("openai_responses", {**ANTHROPIC, "total_tokens": 11}, "fits neither"),
+    ("openai_responses", {**ANTHROPIC, "output_tokens_details": {"reasoning_tokens": 6}}, "reasoning_tokens"),
+    (
+        "openai_responses",
+        {
+            **ANTHROPIC,
+            "input_tokens_details": {"cache_write_tokens": 5, "cache_write_tokens_details": {"ttl_12h_tokens": 4}},
+        },
+        "add up to 4",
+    ),
     ("gopher", CHAT, "flavour"),
 ]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harbor_tasks.dockerfile import Instruction, parse, words
+from harbor_tasks.dockerfile import EXPANDED_LIMIT, MOST_INSTRUCTIONS, Instruction, parse, words
 from harbor_tasks.errors import TaskRefused
 
 
@@ -62,6 +62,19 @@ def test_words_are_split_unquoted_and_expanded(value: str, expected: list[str]) 
 def test_what_cannot_be_expanded_is_refused_by_its_line(value: str) -> None:
     with pytest.raises(TaskRefused, match="Dockerfile line 7: "):
         words(value, {"A": "one"}, 7)
+
+
+def test_variables_that_double_again_and_again_are_refused_before_they_fill_the_memory() -> None:
+    value = "x" * (EXPANDED_LIMIT // 2)
+    assert words('$A"$A"', {"A": value}, 7) == [2 * value]
+    with pytest.raises(TaskRefused, match="Dockerfile line 7: its variables stand for more than 131,072 characters"):
+        words("$A$A $B", {"A": value, "B": "x"}, 7)
+
+
+def test_a_dockerfile_without_end_is_refused() -> None:
+    assert len(parse("ENV A=1\n" * MOST_INSTRUCTIONS)) == MOST_INSTRUCTIONS
+    with pytest.raises(TaskRefused, match="line 1001: more than 1,000 instructions"):
+        parse("ENV A=1\n" * (MOST_INSTRUCTIONS + 1))
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="'", codec="utf-8"), max_size=20), max_size=5))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harbor_tasks.dockerfile import TEXT_LIMIT
 from harbor_tasks.errors import TaskRefused
 from harbor_tasks.sandbox.packages import installs
 from harbor_tasks.sandbox.plan import Run
@@ -211,9 +212,20 @@ async def test_workdir_of_task_toml_goes_before_the_dockerfiles(tmp_path: Path) 
     assert said.text == "/elsewhere/deep\ndflt\n/app/x\nf\n"
 
 
-async def test_a_dockerignore_is_refused_rather_than_misread(tmp_path: Path) -> None:
-    task = write_task(tmp_path, "FROM a\nCOPY . /app/\n", files={".dockerignore": "# only\nsecret\n"})
+@pytest.mark.parametrize("content", [b"# only\nsecret\n", b"# only\n\xff\n"])
+def test_a_dockerignore_is_refused_rather_than_misread(content: bytes, tmp_path: Path) -> None:
+    task = write_task(tmp_path, "FROM a\nCOPY . /app/\n", files={"file.txt": "x"})
+    (task.path / "environment" / ".dockerignore").write_bytes(content)
     with pytest.raises(TaskRefused, match=r"line 2: COPY under a .dockerignore is not supported"):
+        plan(task)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "req.txt", ".dockerignore"])
+def test_a_file_too_large_to_be_read_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    task = write_task(tmp_path, "FROM a\nCOPY req.txt .\nRUN pip install -r req.txt\n", files={"req.txt": ""})
+    with (task.path / "environment" / name).open("a") as file:
+        file.write("\n" * (TEXT_LIMIT + 1))
+    with pytest.raises(TaskRefused, match=f"task task-under-test: {name} is larger than 1,048,576 characters"):
         plan(task)
 
 

@@ -17,6 +17,7 @@ from agents.simulated.serve import serve
 from experiments.bill import Billed, bill_folder, read_bill
 from experiments.experiment import Experiment, find_spec, load
 from experiments.runner import run_experiment
+from experiments.statistics.comparison import SHARE, comparison, expiry_sources
 from experiments.store.reader import Reader
 from harbor_tasks.format import bundled_tasks, load_tasks
 from tests.experiment_files import PAIR, rows, scalar, small
@@ -48,6 +49,12 @@ async def test_the_quickstart_gives_the_same_rows_at_any_concurrency_and_over_lo
             row["spec"] = {field: value for field, value in json.loads(row["spec"]).items() if field != "concurrency"}
     same(found["alone"], found["together"])
     same(found["alone"], found["served"])
+    with Reader(alone) as reader:
+        shown = {line["arm"]: line["expiry_share"] or None for line in comparison(reader, "quickstart")}
+        (source,) = expiry_sources(reader, "quickstart")
+        assert shown == dict(reader.query(SHARE.format(experiment="quickstart")).rows)
+    assert (source["arm"], source["role"]) == ("planner-worker", "planner")
+    assert shown["planner-worker"] > 0.1
     dollars = sum((call["cost_usd"] for call in found["served"]["calls"]), Decimal(0))
     assert sum(line.usd for line in read_bill(bill).values()) == dollars
     print(f"\n{len(found['alone']['calls'])} calls, {len(found['alone']['charges'])} charges, ${dollars}: same rows 3x")

@@ -9,6 +9,7 @@ import pytest
 
 import fullchain
 from experiments.errors import StoreMissing
+from tests.sandbox_tasks import needs_isolation
 
 AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -20,8 +21,10 @@ def test_the_public_names_and_their_arguments_are_pinned() -> None:
         "open_database": ["db"],
         "price": ["flavour", "usage", "model", "at", "prices"],
         "query": ["sql", "db"],
-        "run": ["spec", "db", "name", "concurrency", "simulator_url"],
-    }
+        "run": [
+            "spec", "db", "name", "concurrency", "simulator_url", "budget_usd", "no_budget", "pilot", "yes",
+        ],
+    }  # fmt: skip
     assert all(inspect.getdoc(getattr(fullchain, name)) for name in fullchain.__all__)
 
 
@@ -42,6 +45,7 @@ def test_a_usage_is_priced_exactly_by_class(tmp_path: Path) -> None:
     assert usd == Decimal("0.003052")
 
 
+@needs_isolation
 def test_a_run_can_be_asked_from_python(tmp_path: Path) -> None:
     spec, db = tmp_path / "spec.yaml", tmp_path / "x.duckdb"
     spec.write_text(

@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from experiments.bill import bill_folder, read_bill
 from experiments.cli import main
 from experiments.errors import PlanChanged, StoreLocked
 from experiments.run_lock import run_lock
 from experiments.runner import run_experiment
-from experiments.statistics.comparison import SHARE, comparison
+from experiments.statistics.comparison import SHARE, comparison, expiry_sources
 from experiments.store.reader import Reader
 from tests.experiment_files import PAIR, SOLO, rows, scalar, small, write_spec
+from tests.sandbox_tasks import needs_isolation
+from tests.task_directory import write_task
 
 
+@needs_isolation
 async def test_a_run_scores_every_trial_books_every_call_and_agrees_with_the_providers_bill(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     report = await run_experiment(small(tmp_path, SOLO + PAIR), database)
@@ -39,8 +43,49 @@ async def test_a_run_scores_every_trial_books_every_call_and_agrees_with_the_pro
     assert {arm: line["expiry_share"] or 0 for arm, line in lines.items()} == {
         arm: share or 0 for arm, share in shares.items()
     }
+    (bill,) = bill_folder(database).iterdir()
+    assert sum((line.usd for line in read_bill(bill).values()), Decimal(0)) == spent
 
 
+HELD_THE_FLOOR = """
+SELECT expired.key, idle_s, string_agg(DISTINCT roles.role) AS holders,
+    sum(date_diff('microsecond', visits.started_at, visits.ended_at)) / 1e6 AS held_s
+FROM calls AS expired
+JOIN spans AS visits ON visits.trial_id = expired.trial_id AND kind = 'visit'
+    AND visits.started_at >= expired.requested_at - to_microseconds((idle_s * 1e6)::BIGINT)
+    AND visits.ended_at <= expired.requested_at
+JOIN trial_roles AS roles ON roles.trial_id = visits.trial_id AND roles.lane = visits.lane
+WHERE expired.key IN (SELECT call FROM charges WHERE cause = 'expiry_rebuild')
+GROUP BY ALL
+"""
+"""Whose visits lie wholly in the gap before each call that rebuilt an expired cache."""
+
+
+@needs_isolation
+async def test_the_planner_pays_for_its_expired_cache_after_each_visit_of_the_worker_and_nobody_else_does(
+    tmp_path: Path,
+) -> None:
+    database = tmp_path / "x.duckdb"
+    await run_experiment(small(tmp_path, SOLO + PAIR, repeats=2), database)
+    visits = scalar(database, "SELECT count(*) FROM handovers WHERE kind = 'delegate'")
+    with Reader(database) as reader:
+        alone, pair = comparison(reader, "tiny")
+        (source,) = expiry_sources(reader, "tiny")
+        shares = dict(reader.query(SHARE.format(experiment="tiny")).rows)
+        gaps = reader.query(HELD_THE_FLOOR).rows
+    assert (alone["expiry_usd"], shares["alone"]) == (0, None)
+    assert pair["expiry_share"] == shares["pair"] > 0.05
+    assert (source["arm"], source["role"], source["model"]) == ("pair", "planner", "sim-claude-opus-5-5")
+    assert source["usd"] == pair["expiry_usd"]
+    assert pair["expiry_share"] == pytest.approx(float(source["usd"] / pair["total_usd"]))
+    assert source["calls"] == len(gaps) == visits >= 2
+    assert source["idle_low_s"] > 300
+    for _, idle_s, holders, held_s in gaps:
+        assert holders == "worker"
+        assert 300 < held_s <= idle_s
+
+
+@needs_isolation
 async def test_what_is_finished_is_never_run_again_and_added_repeats_are(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     await run_experiment(small(tmp_path), database)
@@ -55,6 +100,7 @@ async def test_what_is_finished_is_never_run_again_and_added_repeats_are(tmp_pat
     assert scalar(database, "SELECT count(*) FROM attempts") == 2
 
 
+@needs_isolation
 async def test_a_changed_limit_is_refused_by_name_unless_it_gets_a_name_of_its_own(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     await run_experiment(small(tmp_path), database)
@@ -83,6 +129,7 @@ def gone_after_one_answer() -> Iterator[str]:
     thread.join(timeout=10)
 
 
+@needs_isolation
 def test_a_provider_that_cannot_be_reached_is_no_score_and_is_tried_again_next_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +149,7 @@ def test_a_provider_that_cannot_be_reached_is_no_score_and_is_tried_again_next_t
     assert scalar(database, "SELECT final_attempt FROM trials") == 2
 
 
+@needs_isolation
 async def test_a_task_that_cannot_be_run_here_is_skipped_by_name_and_the_others_run(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     task = tmp_path / "needs-a-gpu"
@@ -118,6 +166,48 @@ async def test_a_task_that_cannot_be_run_here_is_skipped_by_name_and_the_others_
     assert scalar(database, "SELECT count(*) FROM attempts") == 1
 
 
+@needs_isolation
+async def test_a_task_whose_requirement_is_not_inside_is_skipped_by_name(tmp_path: Path) -> None:
+    write_task(tmp_path / "needs-more", '[metadata]\nrequires = ["bash", "python>=9", "no-such-program"]')
+    report = await run_experiment(small(tmp_path, tasks="needs-more"), tmp_path / "x.duckdb")
+    assert report.skipped == {"needs-more": "the sandbox bubblewrap lacks python>=9, no-such-program"}
+    assert (report.ended, report.left) == ({}, 1)
+
+
+@needs_isolation
+@pytest.mark.parametrize("allowed", [False, True])
+def test_what_became_of_a_public_network_stands_in_the_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: bool
+) -> None:
+    write_task(tmp_path / "online", '[environment]\nnetwork_mode = "public"')
+    database, spec = tmp_path / "x.duckdb", str(write_spec(tmp_path, tasks="online"))
+    for command in (["run", spec, *(["--allow-host-network"] if allowed else [])], ["show", ""]):
+        with pytest.raises(SystemExit) as end:
+            main([*command, "--db", str(database)])
+        shown = capsys.readouterr()
+        assert end.value.code == 0, shown.err
+    note = "the host's network was given (--allow-host-network)" if allowed else "public network asked for; ran without"
+    assert scalar(database, "SELECT notes FROM attempts") == note
+    assert f"sandbox bubblewrap: {note}" in shown.out
+
+
+@needs_isolation
+async def test_a_process_that_the_agent_left_is_gone_before_its_work_is_verified(tmp_path: Path) -> None:
+    database = tmp_path / "x.duckdb"
+    forging = "while :; do echo 1 >/logs/verifier/reward.txt; sleep .01; done"
+    write_task(
+        tmp_path / "forged",
+        solve=f"setsid bash -c '{forging}' >/dev/null 2>&1 &\nuntil [ -s /logs/verifier/reward.txt ]; do :; done\n"
+        "touch done.txt\n",
+        test="#!/bin/bash\nsleep 0.3\nls\n",
+    )
+    await run_experiment(small(tmp_path, tasks="forged", repeats=4), database)
+    with Reader(database) as reader:
+        found = reader.query("SELECT outcome, reward, unscored_reason, verifier_output FROM attempts").rows
+    assert {row[:3] for row in found} == {("unscored", None, "reward missing (tests/test.sh ended with 0)")}
+    assert "done.txt\n" in {output for *_, output in found}, "the forging script was never played"
+
+
 async def test_two_runs_of_one_experiment_do_not_start_the_same_trials(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     with run_lock(database, "tiny"), pytest.raises(StoreLocked, match="is being run by another process"):
@@ -125,6 +215,7 @@ async def test_two_runs_of_one_experiment_do_not_start_the_same_trials(tmp_path:
     assert not database.exists()
 
 
+@needs_isolation
 def test_the_commands_run_compare_show_and_query_tell_one_story(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from experiments.store.journal import journal_folder
 from experiments.store.reader import Reader
 from experiments.store.store import Store
 from tests.experiment_files import PAIR, scalar, small, write_spec
+from tests.sandbox_tasks import needs_isolation
 
 PATIENCE_S = 60
 
@@ -78,6 +79,7 @@ def _born(pid: int) -> str | None:
     return None if fields[0] == "Z" else fields[19]
 
 
+@needs_isolation
 async def test_ctrl_c_leaves_no_process_and_a_database_that_goes_on(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     with started(tmp_path, database) as run:
@@ -102,6 +104,7 @@ async def test_ctrl_c_leaves_no_process_and_a_database_that_goes_on(tmp_path: Pa
     assert (report.finished_before, report.left) == (finished, 0)
 
 
+@needs_isolation
 def test_a_second_ctrl_c_ends_at_once_and_loses_no_call(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     with started(tmp_path, database) as run:
@@ -121,6 +124,7 @@ def test_a_second_ctrl_c_ends_at_once_and_loses_no_call(tmp_path: Path) -> None:
         assert sent <= {key for (key,) in reader.query("SELECT key FROM calls WHERE outcome IS NOT NULL").rows}
 
 
+@needs_isolation
 async def test_after_kill_9_every_call_that_was_sent_has_a_row_and_the_run_goes_on(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     with started(tmp_path, database) as run:

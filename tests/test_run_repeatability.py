@@ -10,6 +10,7 @@ from experiments.experiment import Experiment, load
 from experiments.runner import run_experiment
 from harbor_tasks.format import bundled_tasks, load_tasks
 from tests.experiment_files import PAIR, rows, write_spec
+from tests.sandbox_tasks import needs_isolation
 
 
 def experiment(folder: Path, concurrency: int) -> Experiment:
@@ -24,6 +25,7 @@ def same(left: dict[str, list[dict[str, Any]]], right: dict[str, list[dict[str, 
             assert one == other, table
 
 
+@needs_isolation
 async def test_rows_do_not_depend_on_concurrency_nor_on_the_way_to_the_simulator(tmp_path: Path) -> None:
     alone, together, served = (tmp_path / f"{name}.duckdb" for name in ("alone", "together", "served"))
     await run_experiment(experiment(tmp_path, 1), alone)

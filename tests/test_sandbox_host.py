@@ -15,10 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli import main
+from experiments.errors import SpecError
+from experiments.runner import run_experiment
 from harbor_tasks.errors import SandboxMissing, TaskRefused
 from harbor_tasks.format import Task, bundled_tasks, load_task
-from harbor_tasks.sandbox import host_folders
+from harbor_tasks.sandbox import binary, host_folders
 from harbor_tasks.sandbox.host import Host
+from tests.experiment_files import SOLO, scalar, small, write_spec
 from tests.sandbox_tasks import processes_with, write_task
 
 FOLDERS = [Path(path) for path in ("/app", "/logs", "/tests", "/solution")]
@@ -189,3 +193,48 @@ async def test_a_folder_in_the_place_of_a_killed_runs_is_refused_by_name(host: H
         (Path("/app") / "precious").unlink()
         Path("/app").rmdir()
         host_folders.MARKER.unlink()
+
+
+@pytest.fixture
+def without_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that has none."""
+    monkeypatch.setattr(binary, "system_bwrap", lambda: None)
+    monkeypatch.setattr(binary, "packaged_bwrap", lambda: None)
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+def test_where_no_sandbox_starts_a_run_goes_on_in_host_mode_and_says_so_loudly(
+    host: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "x.duckdb"
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(write_spec(tmp_path, repeats=2)), "--db", str(database)])
+    said = capsys.readouterr().err
+    assert end.value.code == 0, said
+    assert "warning: NO SANDBOX: commands run as root on this machine itself" in said
+    assert "2 trials to run; sandbox host, 1 at a time" in said
+    with pytest.raises(SystemExit) as end:
+        main(["show", str(scalar(database, "SELECT min(id) FROM trials")), "--db", str(database)])
+    (named,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sandbox host: ")]
+    assert "no isolation: ran on the machine itself, with its network" in named
+    assert scalar(database, "SELECT list(DISTINCT backend) FROM attempts") == ["host"]
+    assert scalar(database, "SELECT count(*) FROM trials WHERE outcome IN ('passed', 'failed')") == 2
+
+
+@pytest.mark.usefixtures("without_bubblewrap")
+@pytest.mark.parametrize("what", ["a real model", "a served simulator", "a task of the user"])
+async def test_where_no_sandbox_starts_only_bundled_tasks_on_the_simulator_inside_are_let_in(
+    host: Host, tmp_path: Path, what: str
+) -> None:
+    arms, tasks, served = SOLO, "bundled/archive-intake", None
+    if what == "a real model":
+        arms, reason = SOLO.replace("sim-deepseek-v4-flash", "local"), "to real models"
+    elif what == "a served simulator":
+        served, reason = "http://127.0.0.1:9", "to a served simulator"
+    else:
+        write_task(tmp_path)
+        tasks, reason = "task-under-test", r"to tasks that are not bundled \(task-under-test\)"
+    database = tmp_path / "x.duckdb"
+    with pytest.raises(SpecError, match=f"no sandbox with isolation can start .* is refused {reason}"):
+        await run_experiment(small(tmp_path, arms, tasks=tasks), database, simulator_url=served)
+    assert not database.exists()

@@ -97,7 +97,7 @@ async def test_exported_values_of_any_text_last_from_command_to_command(sandbox:
         asyncio.run_coroutine_threadsafe(check(), loop).result(120)
 
     @given(st.lists(PRINTABLE, min_size=1, max_size=6))
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
     def examples(values: list[str]) -> None:
         round_trips(values)
 

@@ -53,6 +53,11 @@ def test_a_good_spec_is_read_with_the_documented_defaults(tmp_path: Path) -> Non
     assert spec.prices_at is None
 
 
+def test_a_budget_is_read_exactly_and_is_not_set_by_default(tmp_path: Path) -> None:
+    assert read_spec(write(tmp_path, GOOD)).spec.budget_usd is None
+    assert read_spec(write(tmp_path, GOOD + "budget_usd: 0.1\n")).spec.budget_usd == Decimal("0.1")
+
+
 def test_date_times_keep_their_zone(tmp_path: Path) -> None:
     spec = read_spec(write(tmp_path, GOOD + "prices_at: 2026-11-24T14:00:00+02:00\n")).spec
     assert spec.prices_at == datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -67,7 +72,17 @@ def test_date_times_keep_their_zone(tmp_path: Path) -> None:
         (GOOD.replace("topology: so", "topologie: so"), ":5: arms[0].topologie: unknown field; did you mean"),
         (GOOD.replace("lifetime", "lifetme"), ":10: arms[1].roles.planner.lifetme: unknown field; did you mean"),
         (GOOD + "limits: {max_turn: 3}\n", ":13: limits.max_turn: unknown field; did you mean 'max_turns'?"),
-        (GOOD.replace("1h", "2h"), ":10: arms[1].roles.planner.lifetime: '2h' is not known; expected '5m' or '1h'"),
+        (GOOD.replace("1h", "1h, temperature: 3"), ":10: arms[1].roles.planner.temperature: expected at most 2"),
+        (GOOD.replace("1h", "1h, temperature: hot"), ":10: arms[1].roles.planner.temperature: expected a number such"),
+        (GOOD.replace("1h", "1h, effort: [high]"), ":10: arms[1].roles.planner.effort: expected text in quotes"),
+        (GOOD.replace("1h", "1h, efort: high"), ":10: arms[1].roles.planner.efort: unknown field; did you mean"),
+        (GOOD + "budget_usd: 0\n", ":13: budget_usd: expected more than 0, found 0"),
+        (GOOD + "budget_usd: -3.5\n", ":13: budget_usd: expected more than 0, found -3.5"),
+        (GOOD + "budget_usd: 1e7\n", ":13: budget_usd: expected at most 1000000, found '1e7'"),
+        (GOOD + "budget_usd: .nan\n", ": budget_usd: expected a number such as 1.5, found nan; write budget_usd: 5.00"),
+        (GOOD + "budget_usd: true\n", ": budget_usd: expected a number such as 1.5, found 'True'; write budget_usd: 5"),
+        (GOOD + "budget_usd: five\n", ":13: budget_usd: expected a number such as 1.5, found 'five'"),
+        (GOOD + "budget_usd: [5]\n", ":13: budget_usd: expected a number such as 1.5, found [5]"),
         (GOOD.replace("name: pair", "name: alone"), ":7: arms[1].name: duplicate arm 'alone': arms[0] has this name"),
         (GOOD.replace("name: tiny\n", ""), "name: missing; add it (name: my-experiment)"),
         (GOOD.replace("name: tiny", "name: a/b"), ":1: name: 'a/b' is no name; expected letters"),

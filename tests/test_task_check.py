@@ -7,7 +7,7 @@ import pytest
 from harbor_tasks.check import CheckResult, check
 from harbor_tasks.errors import TaskRefused
 from harbor_tasks.format import load_task
-from tests.bubblewrap_sandbox import bubblewrap
+from tests.sandbox_tasks import bubblewrap
 from tests.task_directory import write_task
 
 

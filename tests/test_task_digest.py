@@ -26,13 +26,13 @@ def digest(tree: dict[tuple[str, str], tuple[bytes, bool]], *, backwards: bool =
         return tree_digest(root)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(TREES)
 def test_the_order_of_writing_does_not_count(tree: dict[tuple[str, str], tuple[bytes, bool]]) -> None:
     assert digest(tree) == digest(tree, backwards=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TREES, TREES)
 def test_two_trees_agree_exactly_when_names_bytes_and_x_bits_do(
     one: dict[tuple[str, str], tuple[bytes, bool]], two: dict[tuple[str, str], tuple[bytes, bool]]

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harbor_tasks.config import TaskConfig
@@ -97,7 +97,6 @@ def test_the_old_spelling_means_the_same(tmp_path: Path) -> None:
     assert config.environment.network_mode == "no-network"
 
 
-@settings(deadline=None)
 @given(st.integers(1, 999), st.sampled_from([("M", 1), ("G", 1024), ("g", 1024), ("T", 1024 * 1024)]))
 def test_old_sizes_become_whole_megabytes(number: int, unit: tuple[str, int]) -> None:
     config = TaskConfig.model_validate({"environment": {"memory": f"{number}{unit[0]}"}})

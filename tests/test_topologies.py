@@ -19,6 +19,7 @@ from langgraph.types import Command
 import topologies
 from agents.clock import VirtualClock
 from agents.handover import Handover
+from experiments.cli import main
 
 
 class ScriptedRole:
@@ -90,6 +91,16 @@ def test_every_role_and_every_edge_is_in_the_drawing(name: str) -> None:
         assert f"\t{node}({node})" in drawing
         assert f"--> {node};" in drawing or f"-.-> {node};" in drawing
         assert f"\t{node} -" in drawing
+
+
+def test_draw_prints_the_drawing_as_mermaid(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["topologies", "draw", "planner_worker"])
+    drawn = capsys.readouterr().out
+    assert end.value.code == 0
+    assert drawn.rstrip() == topologies.mermaid(topologies.find("planner_worker")).rstrip()
+    assert "graph TD;" in drawn
+    assert [edge for edge in ("plan -.-> work;", "work -.-> check;", "check -.-> work;") if edge not in drawn] == []
 
 
 class SlowRole:

@@ -7,7 +7,7 @@ import pytest
 from harbor_tasks.format import load_task
 from harbor_tasks.sandbox import OUTPUT_LIMIT
 from harbor_tasks.verifier import Verdict, verify
-from tests.bubblewrap_sandbox import bubblewrap
+from tests.sandbox_tasks import bubblewrap
 from tests.task_directory import TEST_SH, write_task
 
 

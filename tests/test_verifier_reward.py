@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harbor_tasks.reward import LIMIT, RewardInvalid, parse_json, parse_text
@@ -28,13 +28,11 @@ def accepted(value: object) -> bool:
     )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text("abc_", min_size=1), st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_an_object_of_finite_numbers_comes_back_as_it_is(rewards: dict[str, float]) -> None:
     assert parse_json(json.dumps(rewards).encode()) == rewards
 
 
-@settings(deadline=None)
 @given(JSON)
 def test_any_json_is_accepted_or_refused_by_the_rule(value: object) -> None:
     data = json.dumps(value).encode()
@@ -45,7 +43,6 @@ def test_any_json_is_accepted_or_refused_by_the_rule(value: object) -> None:
             parse_json(data)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_finite_numbers_or_a_reason(data: bytes) -> None:
     for parse in (parse_json, parse_text):
@@ -61,7 +58,6 @@ def test_any_bytes_give_finite_numbers_or_a_reason(data: bytes) -> None:
         assert "\n" not in reason
 
 
-@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_text_reward_is_one_number_with_white_space_around(number: float) -> None:
     assert parse_text(f" {number!r}\n".encode()) == {"reward": number}

@@ -64,7 +64,7 @@ class Topology:
             where = ".".join(str(part) for part in first["loc"])
             known = ", ".join(self.parameters.model_fields) or "none"
             raise ParametersInvalid(
-                f"topology '{self.name}': parameters.{where}: {first['msg']} (got {first['input']!r}; "
+                f"topology '{self.name}': parameters.{where}: {first['msg']} (got {repr(first['input'])[:60]}; "
                 f"this topology's parameters: {known})"
             ) from None
 

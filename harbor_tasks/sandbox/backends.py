@@ -28,5 +28,7 @@ async def choose(name: str) -> Backend:
         except SandboxMissing as error:
             lacking.append(str(error))
         else:
+            if lacking and backend.warning:
+                backend.warning += f" Taken because {'; '.join(lacking)}"
             return backend
     raise SandboxMissing("; ".join(lacking))

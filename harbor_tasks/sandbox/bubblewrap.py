@@ -30,7 +30,7 @@ from harbor_tasks.sandbox import Sandbox
 from harbor_tasks.sandbox.binary import bwrap
 from harbor_tasks.sandbox.bwrap_process import Bwrap
 from harbor_tasks.sandbox.diagnosis import mend
-from harbor_tasks.sandbox.machine import Machine
+from harbor_tasks.sandbox.machine import Machine, to_its_end
 from harbor_tasks.sandbox.mounts import DRIVER, PYTHON, SHELL_FOLDER, Tools, isolation, system
 from harbor_tasks.sandbox.plan import PATH, Plan
 from harbor_tasks.sandbox.planning import plan
@@ -116,14 +116,9 @@ class Bubblewrap:
             finally:
                 await machine.close()
         finally:
-            releasing = asyncio.ensure_future(asyncio.to_thread(slot.release))
-            try:
-                await asyncio.shield(releasing)
-            except asyncio.CancelledError:
-                await releasing
-                raise
+            await to_its_end(asyncio.to_thread(slot.release))
 
-    async def _prepare(self) -> "Tools":
+    async def _prepare(self) -> Tools:
         async with self._preparing:
             if self._ready is None:
                 self._ready = await asyncio.to_thread(_find_tools, self._binary)

@@ -38,8 +38,7 @@ class Bwrap:
                         signal.pidfd_send_signal(self._init, signal.SIGKILL)
                     await _ended(self._init)
                 elif self.process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        self.process.kill()
+                    _kill_child(self.process.pid)
                 await wait(self.process)
         except TimeoutError:
             raise SandboxBroken(f"bwrap {self.process.pid} does not end") from None
@@ -65,6 +64,21 @@ class Bwrap:
             self._init = handle
         else:
             os.close(handle)
+
+
+def _kill_child(pid: int) -> None:
+    """Not `process.kill()`: that reaps one that has just ended, and asyncio complains that its child is gone."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        # The number may belong to a stranger by now.
+        if _parent(pid) == os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)
 
 
 def _parent(pid: int) -> int | None:

@@ -24,7 +24,7 @@ from harbor_tasks.requires import missing_inside
 from harbor_tasks.sandbox import Sandbox
 from harbor_tasks.sandbox.host_folders import clear, foreign_folder, make_folders, read_marker, take_turn
 from harbor_tasks.sandbox.host_processes import KILL_TIMEOUT_S, MARK, kill_marked
-from harbor_tasks.sandbox.machine import Machine, wait
+from harbor_tasks.sandbox.machine import Machine, to_its_end, wait
 from harbor_tasks.sandbox.plan import FOLDERS, PATH, Plan
 from harbor_tasks.sandbox.planning import plan
 from harbor_tasks.sandbox.replay import replay
@@ -106,12 +106,7 @@ class Host:
                 finally:
                     await machine.close()
             finally:
-                clearing = asyncio.ensure_future(asyncio.to_thread(_clear_after, private))
-                try:
-                    await asyncio.shield(clearing)
-                except asyncio.CancelledError:
-                    await clearing
-                    raise
+                await to_its_end(asyncio.to_thread(_clear_after, private))
         finally:
             os.close(lock)
 

@@ -5,7 +5,7 @@ import contextlib
 import socket
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -144,13 +144,8 @@ class Machine(ABC):
 
     async def _end(self, session: Session) -> None:
         self._sessions.discard(session)
-        closing = asyncio.ensure_future(session.close())
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError:
-            # Whoever cancels us goes on to remove the folders: no process may be left in them then.
-            await closing
-            raise
+        # Whoever cancels us goes on to remove the folders: no process may be left in them then.
+        await to_its_end(session.close())
 
     async def _open(self, cwd: str, env: Mapping[str, str]) -> Session:
         try:
@@ -231,6 +226,16 @@ class Machine(ABC):
             await launched.kill()
         output.seek(0)
         return code, said[-1] if said else ""
+
+
+async def to_its_end(clean_up: Awaitable[None]) -> None:
+    """Awaits it whole even where the caller is cancelled meanwhile; the cancellation comes out afterwards."""
+    running = asyncio.ensure_future(clean_up)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await running
+        raise
 
 
 async def wait(process: asyncio.subprocess.Process) -> None:

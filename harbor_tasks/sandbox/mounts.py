@@ -76,14 +76,7 @@ def _etc(slot: Slot, host_network: bool) -> list[str]:
         (etc / name).write_text(text, encoding="utf-8")
     (etc / "localtime").symlink_to("/usr/share/zoneinfo/UTC")
     mounts = ["--ro-bind", str(etc), "/etc"]
-    for name in (
-        "alternatives",
-        "ssl/certs",
-        "ssl/openssl.cnf",
-        "pki/tls/certs",
-        "ld.so.cache",
-        "ca-certificates.conf",
-    ):
+    for name in HOST_ETC:
         source = Path("/etc", name)
         if not source.exists():
             continue

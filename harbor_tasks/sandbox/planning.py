@@ -2,7 +2,7 @@
 
 import posixpath
 
-from harbor_tasks.dockerfile import parse
+from harbor_tasks.dockerfile import parse, read
 from harbor_tasks.errors import TaskRefused
 from harbor_tasks.format import Task, expand
 from harbor_tasks.sandbox.plan import FOLDERS, MakeFolder, Plan
@@ -17,7 +17,7 @@ def plan(task: Task, *, allow_host_network: bool = False) -> Plan:
         if task.dockerfile is None:
             raise TaskRefused("environment.docker_image: an image cannot be run without an engine: write a Dockerfile")
         reader = Reader(task.dockerfile.parent, task.requires)
-        reader.read(parse(task.dockerfile.read_text(encoding="utf-8", errors="replace")))
+        reader.read(parse(read(task.dockerfile)))
         environment = task.config.environment
         if environment.workdir is not None:
             reader.workdir = posixpath.normpath(environment.workdir)

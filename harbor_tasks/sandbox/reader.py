@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from harbor_tasks.dockerfile import Instruction, refused, words
+from harbor_tasks.dockerfile import Instruction, read, refused, words
 from harbor_tasks.errors import TaskRefused
 from harbor_tasks.requires import Requirement
 from harbor_tasks.sandbox.packages import installs, requirement_lines, requirement_of
@@ -16,6 +16,7 @@ from harbor_tasks.sandbox.plan import BASE_ENV, DEFAULT_WORKDIR, Copy, MakeFolde
 _SYSTEM = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "proc", "dev", "sys", "run", "boot"}
 _NAMED_FOLDER = re.compile(r"(?<![\w.)}/-])/([A-Za-z0-9_][A-Za-z0-9_.-]*)")
 _IGNORED = {"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL"}
+_MOST_LISTED = 1000
 _ARCHIVE = re.compile(r".*\.(tar|tar\.gz|tgz|tar\.bz2|tbz2|tar\.xz|txz)")
 
 
@@ -139,6 +140,8 @@ class Reader:
         listed = _json_list(value)
         if listed is None:
             return words(value, self._variables(), line), mode
+        if len(listed) > _MOST_LISTED:
+            raise refused(line, f"{op} of more than {_MOST_LISTED:,} sources: bring their folder")
         return [word for item in listed for word in words(item, self._variables(), line, split=False)], mode
 
     def _sources(self, line: int, op: str, pattern: str) -> list[Path]:
@@ -148,7 +151,7 @@ class Reader:
         if relative.startswith(".."):
             raise refused(line, f"{op} of {pattern}: it leads out of environment/")
         ignore = self.context / ".dockerignore"
-        if ignore.is_file() and any(text.strip() and text[0] != "#" for text in ignore.read_text().splitlines()):
+        if ignore.is_file() and any(text.strip() and text[0] != "#" for text in read(ignore).splitlines()):
             raise refused(line, f"{op} under a .dockerignore is not supported: remove environment/.dockerignore")
         found = [self.context / relative]
         if re.search(r"[*?\[]", relative):
@@ -188,7 +191,7 @@ class Reader:
             path = self._brought.get(self._absolute(name))
             if path is None:
                 raise refused(line, f"pip install -r {name}: not a file that a COPY above brings")
-            packages += requirement_lines(path.read_text(encoding="utf-8", errors="replace"))
+            packages += requirement_lines(read(path))
         for package in packages:
             self._install(line, package)
         self._mentioned(command)
