@@ -30,20 +30,29 @@ DEFAULT_DATABASE = "fullchain.duckdb"
 
 def run(
     spec: str | PathLike[str], *, db: str | PathLike[str] = DEFAULT_DATABASE, name: str | None = None,
-    concurrency: int | None = None, simulator_url: str | None = None,
+    concurrency: int | None = None, simulator_url: str | None = None, budget_usd: Decimal | None = None,
+    no_budget: bool = False, pilot: bool = False, yes: bool = False,
 ) -> "Report":  # fmt: skip
     """Runs the trials of a spec (a file, or the name of a shipped one) that `db` does not have yet.
 
-    `name` runs it as a new experiment. Returns how it ended; the results are in the database. Not to be called from a
+    `name` runs it as a new experiment. `budget_usd` is what the experiment may spend over all its runs and wins over
+    the spec; `no_budget` sets no limit. Real models that cost money need one of both, and `yes`: nobody is asked.
+    `pilot` runs one trial an arm. Returns how it ended; the results are in the database. Not to be called from a
     running event loop.
     """
     import asyncio
 
+    from experiments.errors import SpecError
     from experiments.experiment import find_spec, load
     from experiments.runner import run_experiment
 
-    experiment = load(find_spec(str(spec)), name=name, concurrency=concurrency, simulator_url=simulator_url)
-    return asyncio.run(run_experiment(experiment, Path(db), simulator_url=simulator_url))
+    experiment = load(
+        find_spec(str(spec)), name=name, concurrency=concurrency, simulator_url=simulator_url, budget_usd=budget_usd,
+        no_budget=no_budget,
+    )  # fmt: skip
+    if experiment.costs_money and not yes:
+        raise SpecError(f"{experiment.path}: real models cost money; give yes=True to start them")
+    return asyncio.run(run_experiment(experiment, Path(db), simulator_url=simulator_url, pilot=pilot))
 
 
 def compare(experiment: str, *, db: str | PathLike[str] = DEFAULT_DATABASE) -> list[dict[str, Any]]:

@@ -40,9 +40,22 @@ class Clock(Protocol):
     def real_seconds_until(self, at: datetime) -> float:
         """How long real work may last before `at` comes: without bound on a clock that stands still meanwhile."""
 
+    def past(self, at: datetime) -> bool:
+        """Whether a deadline at `at` has come."""
+
+    def resting(self) -> AbstractAsyncContextManager[None]:
+        """Inside, the current lane waits for what is outside the trial (for money): it does no work, so that virtual
+        time goes on for the other lanes, and on the machine's clock deadlines are put off by as long as it lasts."""
+
 
 class WallClock:
-    """The machine's time."""
+    """The machine's time, for one trial."""
+
+    def __init__(self) -> None:
+        self._rested = timedelta()
+        self._resting = 0
+        self._since: datetime | None = None
+        self._scopes: dict[asyncio.Timeout, datetime] = {}
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -59,17 +72,50 @@ class WallClock:
 
     @asynccontextmanager
     async def deadline(self, at: datetime | None) -> AsyncIterator[None]:
-        left = None if at is None else self.real_seconds_until(at)
+        if at is None:
+            yield
+            return
+        scope = asyncio.timeout(None if self._resting else self.real_seconds_until(at))
         try:
-            async with asyncio.timeout(left) as scope:
-                yield
+            async with scope:
+                self._scopes[scope] = at
+                try:
+                    yield
+                finally:
+                    del self._scopes[scope]
         except TimeoutError:
             if scope.expired():
                 raise DeadlinePassed from None
             raise
 
     def real_seconds_until(self, at: datetime) -> float:
-        return (at - self.now()).total_seconds()
+        now = self.now()
+        resting = now - self._since if self._since is not None else timedelta()
+        return (at + self._rested + resting - now).total_seconds()
+
+    def past(self, at: datetime) -> bool:
+        return self.real_seconds_until(at) <= 0
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[None]:
+        self._resting += 1
+        if self._since is None:
+            self._since = self.now()
+            self._move_scopes(running=False)
+        try:
+            yield
+        finally:
+            self._resting -= 1
+            if not self._resting and self._since is not None:
+                self._rested += self.now() - self._since
+                self._since = None
+                self._move_scopes(running=True)
+
+    def _move_scopes(self, *, running: bool) -> None:
+        loop = asyncio.get_running_loop()
+        for scope, at in self._scopes.items():
+            if not scope.expired():
+                scope.reschedule(loop.time() + self.real_seconds_until(at) if running else None)
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +201,24 @@ class VirtualClock:
 
     def real_seconds_until(self, at: datetime) -> float:
         return inf
+
+    def past(self, at: datetime) -> bool:
+        return self.now() >= at
+
+    @asynccontextmanager
+    async def resting(self) -> AsyncIterator[None]:
+        lane = self._current()
+        if lane is None:
+            yield
+            return
+        self._working -= 1
+        self._wake_next()
+        try:
+            yield
+        finally:
+            self._working += 1
+        # It goes on in its turn: another lane may have been woken meanwhile.
+        await self._sleep_until(self._now, lane.name)
 
     def _current(self) -> _Lane | None:
         lane = _LANE.get()

@@ -2,6 +2,7 @@
 
 ExperimentError
 ├── SpecError              a spec file is wrong: one line naming file, field and how to mend it
+├── ModelUnusable          a model that is checked gives no answer: one line with what a person must mend
 ├── PlanChanged            a stored trial was planned differently; names what changed
 └── StoreError             the database cannot do what was asked; the message says how to mend it
     ├── StoreMissing       there is no database file at this path
@@ -20,6 +21,10 @@ class ExperimentError(Exception):
 
 class SpecError(ExperimentError):
     """A spec file does not say what it must."""
+
+
+class ModelUnusable(ExperimentError):
+    """A model gives no answer to a check."""
 
 
 class PlanChanged(ExperimentError):

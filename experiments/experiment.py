@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,7 +19,9 @@ from agents.crew import RoleModel, load_prompt
 from agents.errors import RegistryError
 from cost_model.errors import PriceFileError, PriceMissing
 from cost_model.policies import POLICIES, charged_classes
-from cost_model.prices import SELF_HOSTED, PriceBook, PriceCard
+from cost_model.price_card import SELF_HOSTED, PriceCard
+from cost_model.prices import PriceBook
+from experiments.budget import amount
 from experiments.errors import SpecError
 from experiments.plan import Plan, PlannedArm, PlannedTask, plan
 from experiments.spec import NAME, SANDBOXES, ArmSpec, Spec, SpecFile, near, read_spec
@@ -47,7 +50,8 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """`name` is the spec's, or the one given by --as. `simulated`: all its models are; `models` are those it uses."""
+    """`name` is the spec's, or the one given by --as. `simulated`: all its models are; `models` are those it uses.
+    `budget_usd` None sets no limit to what may be spent."""
 
     name: str
     spec: Spec
@@ -57,6 +61,12 @@ class Experiment:
     models: Mapping[str, "ModelEntry"]
     prices: PriceBook
     simulated: bool
+    budget_usd: Decimal | None
+
+    @property
+    def costs_money(self) -> bool:
+        """Whether a call of it can be billed by anybody."""
+        return not self.simulated and not all(entry.self_hosted for entry in self.models.values())
 
     def card(self, model: str, requested_at: datetime) -> PriceCard:
         """The prices of a model of this experiment for a call at that moment. Raises PriceMissing."""
@@ -102,8 +112,10 @@ def load(
     concurrency: int | None = None,
     models: tuple[Path, ...] = (),
     simulator_url: str | None = None,
+    budget_usd: str | Decimal | None = None,
+    no_budget: bool = False,
 ) -> Experiment:
-    """Reads and checks a spec; the arguments are the command line's and win over it.
+    """Reads and checks a spec; the arguments are the command line's and win over it. `no_budget` takes the budget away.
 
     Raises SpecError, and TaskInvalid, RegistryError or PriceFileError for the files that the spec names.
     """
@@ -116,10 +128,16 @@ def load(
         raise SpecError(f"--sandbox: {sandbox!r} is not known; expected {', '.join(SANDBOXES[:-1])} or {SANDBOXES[-1]}")
     if simulator_url is not None and not _is_address(simulator_url):
         raise SpecError(f"--simulator: {simulator_url!r} is no address; expected one such as http://127.0.0.1:8787")
+    budget = None if budget_usd is None else _budget(budget_usd, no_budget)
     spec = file.spec.model_copy(
         update={
             key: value
-            for key, value in (("name", name), ("sandbox", sandbox), ("concurrency", concurrency))
+            for key, value in (
+                ("name", name),
+                ("sandbox", sandbox),
+                ("concurrency", concurrency),
+                ("budget_usd", budget),
+            )
             if value is not None
         }
     )
@@ -141,9 +159,26 @@ def load(
         prices = PriceBook([file.folder / each for each in spec.prices])
     except PriceFileError as error:
         raise _blamed(file, "prices", error) from None
-    found = Experiment(spec.name, spec, path, arms, tasks, used, prices, simulated)
+    budget = None if no_budget else spec.budget_usd
+    found = Experiment(spec.name, spec, path, arms, tasks, used, prices, simulated, budget)
     _keys_and_prices(file, found)
+    if found.costs_money and budget is None and not no_budget:
+        priced = sorted(name for name, entry in used.items() if not entry.self_hosted)
+        raise file.error(
+            ("budget_usd",),
+            f"missing, and real models cost money ({', '.join(priced)}); add the dollars that the experiment may "
+            "spend over all its runs (budget_usd: 5.00), or run it with --no-budget",
+        )
     return found
+
+
+def _budget(usd: str | Decimal, no_budget: bool) -> Decimal:
+    if no_budget:
+        raise SpecError("--budget: cannot stand beside --no-budget; give one of them")
+    try:
+        return amount(str(usd))
+    except ValueError as error:
+        raise SpecError(f"--budget: {error}") from None
 
 
 def _is_address(url: str) -> bool:
@@ -170,10 +205,8 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
     at = ("arms", index)
     try:
         topology = topologies.find(arm.topology)
-    except topologies.UnknownTopology:
-        raise file.error(
-            (*at, "topology"), f"unknown topology {arm.topology!r}; known: {', '.join(topologies.names())}"
-        ) from None
+    except topologies.UnknownTopology as error:
+        raise file.error((*at, "topology"), str(error)) from None
     needed = [role.name for role in topology.roles]
     for role in needed:
         if role not in arm.roles:
@@ -201,7 +234,17 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
                 f"the cache of model {entry.name!r} ({entry.cache}) has no lifetime {wanted.lifetime!r}; "
                 f"it has: {', '.join(lifetimes) or 'none'}",
             )
-        roles[role] = RoleModel(entry, wanted.lifetime)
+        if wanted.effort is not None and wanted.effort not in entry.efforts:
+            raise file.error(
+                (*at, "roles", role, "effort"),
+                f"model {entry.name!r} takes no effort {wanted.effort!r}; it takes: "
+                f"{', '.join(entry.efforts) or 'none, so leave it out'}",
+            )
+        if wanted.temperature is not None and not entry.temperature:
+            raise file.error(
+                (*at, "roles", role, "temperature"), f"model {entry.name!r} takes no temperature; leave it out"
+            )
+        roles[role] = RoleModel(entry, wanted.lifetime, wanted.effort, wanted.temperature)
     try:
         parameters = topology.checked(arm.parameters)
     except topologies.ParametersInvalid as error:
@@ -293,7 +336,8 @@ def _keys_and_prices(file: SpecFile, found: Experiment) -> None:
             entry, at = found.models[wanted.model], ("arms", index, "roles", role)
             try:
                 registry.key_of(entry)
-                lacking = () if entry.self_hosted else found.card(entry.name, moment).lacking(_classes(entry))
+                classes = charged_classes(POLICIES[entry.cache])
+                lacking = () if entry.self_hosted else found.card(entry.name, moment).lacking(classes)
                 if lacking:
                     raise PriceMissing(f"the price of {entry.price!r} does not cover {', '.join(lacking)} tokens")
             except RegistryError as error:
@@ -304,19 +348,12 @@ def _keys_and_prices(file: SpecFile, found: Experiment) -> None:
                 ) from None
 
 
-def _classes(entry: "ModelEntry") -> tuple[str, ...]:
-    return charged_classes(POLICIES[entry.cache])
-
-
 def _planned(experiment: Experiment, arm: Arm) -> PlannedArm:
     spec = experiment.spec
     parts = {
         "topology": arm.topology.name,
         "topology_code": _source_digest(arm.topology),
-        "roles": {
-            role: {"lifetime": model.lifetime, "entry": model.entry.model_dump(mode="json")}
-            for role, model in arm.roles.items()
-        },
+        "roles": {role: _role_parts(model) for role, model in arm.roles.items()},
         "prompts": {role.prompt: _prompt_digest(role.prompt) for role in arm.topology.roles},
         "parameters": arm.parameters.model_dump(mode="json"),
         "limits": spec.limits.model_dump(mode="json"),
@@ -325,8 +362,30 @@ def _planned(experiment: Experiment, arm: Arm) -> PlannedArm:
         "prices_at": spec.prices_at.astimezone(UTC).isoformat() if spec.prices_at else None,
     }
     if experiment.simulated:
-        parts |= {"virtual_epoch": spec.virtual_epoch.astimezone(UTC).isoformat(), "personas": _persona_digests()}
+        parts |= {
+            "virtual_epoch": spec.virtual_epoch.astimezone(UTC).isoformat(),
+            "personas": _persona_digests({model.entry.model for model in arm.roles.values()}),
+        }
     return PlannedArm(arm.name, arm.topology.name, {role: model.entry.name for role, model in arm.roles.items()}, parts)
+
+
+def _role_parts(model: RoleModel) -> dict[str, object]:
+    """What is newer than stored plans stands in it only where it was set: else each of them would have changed."""
+    entry = model.entry.model_dump(mode="json", exclude=set(_CHOICES))
+    given = model.entry.model_dump(exclude_defaults=True)
+    parts: dict[str, object] = {
+        "lifetime": model.lifetime,
+        "entry": {name: value for name, value in entry.items() if name in given or name not in _NEWER},
+    }
+    chosen = {"effort": model.effort, "temperature": model.temperature}
+    return parts | {name: value for name, value in chosen.items() if value is not None}
+
+
+_CHOICES = ("efforts", "temperature")
+"""Fields of an entry that only say what a role may choose: what it chose decides."""
+
+_NEWER = ("caching", "cache_key", "reasoning", "actions", "extra_body", "headers")
+"""Fields that entries did not always have."""
 
 
 def _source_digest(topology: "Topology") -> str:
@@ -338,8 +397,11 @@ def _prompt_digest(prompt: str) -> str:
     return hashlib.sha256(load_prompt(prompt).encode()).hexdigest()[:16]
 
 
-def _persona_digests() -> dict[str, str]:
+def _persona_digests(models: set[str]) -> dict[str, str]:
+    """Of the personas that were there from the first, and of those beside them that the arm uses."""
     import agents.simulated
 
     folder = Path(agents.simulated.__file__ or "").parent / "personas"
-    return {path.stem: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in sorted(folder.glob("*.yaml"))}
+    further = [path for path in folder.glob("*/*.yaml") if path.stem in models]
+    paths = sorted([*folder.glob("*.yaml"), *further])
+    return {path.stem: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in paths}

@@ -16,18 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agents.transport import open_http
+from cost_model.calls import SpendingStopped
 from cost_model.tokens import CLASSES
 from experiments.bill import Booked, Reconciliation, bill_folder, read_bill, reconcile
-from experiments.errors import PlanChanged, SpecError
+from experiments.budget import Budget
+from experiments.errors import SpecError
 from experiments.experiment import Experiment, host_refusal
 from experiments.heap import settled_heap
-from experiments.interrupts import cancelling
-from experiments.plan import Plan, PlannedTrial, differences
+from experiments.interrupts import interruptible
+from experiments.plan import PlannedTrial
 from experiments.run_lock import run_lock
+from experiments.standing import Standing, pilot_block, spent_so_far, standing
 from experiments.store.ledger import ModelFacts
 from experiments.store.reader import Reader
 from experiments.store.recording import Recording
-from experiments.store.store import KnownTrial, Store
+from experiments.store.store import Store
 from experiments.trial import Bench, Ended, run_trial
 from harbor_tasks.errors import TaskRefused
 from harbor_tasks.sandbox import Backend
@@ -48,13 +51,20 @@ class Watch(Protocol):
 
     def warns(self, warning: str) -> None: ...
 
+    def budgeted(self, budget: Budget) -> None:
+        """Before anything begins: the run's budget, which changes while it runs. Not told where there is none."""
+
+    def out_of_money(self) -> None:
+        """The budget is used up: trials that need a further call end without a score, and none begins."""
+
     def interrupted(self, which: signal.Signals) -> None:
         """The run is being stopped in order; the next signal is the caller's to handle (Python's own handler)."""
 
 
 @dataclass(slots=True)
 class Report:
-    """How a run ended. `interrupted` is the signal's number, 0 without one; `skipped` gives tasks their reasons."""
+    """How a run ended. `interrupted` is the signal's number, 0 without one; `skipped` gives tasks their reasons.
+    `budget` None: there was none; `out_of_money`: because it was used up trials were not run, or not to their end."""
 
     experiment: str
     planned: int
@@ -63,6 +73,8 @@ class Report:
     skipped: dict[str, str] = field(default_factory=dict)
     interrupted: int = 0
     bill: Reconciliation | None = None
+    budget: Budget | None = None
+    out_of_money: bool = False
 
     @property
     def nothing_to_do(self) -> bool:
@@ -84,17 +96,26 @@ async def run_experiment(
     watch: Watch | None = None,
     simulator_url: str | None = None,
     allow_host_network: bool = False,
+    pilot: bool = False,
 ) -> Report:
-    """Raises PlanChanged when stored trials of this name were planned differently, StoreError when the database cannot
+    """Runs what is left of the plan; `pilot`: of its pilot block alone.
+
+    Raises PlanChanged when stored trials of this name were planned differently, StoreError when the database cannot
     be used, SandboxMissing when no sandbox can start. Ctrl-C is no exception: the report says so."""
-    run = _Run(experiment, database, watch or _Silent(), simulator_url, allow_host_network)
+    run = _Run(experiment, database, watch or _Silent(), simulator_url, allow_host_network, pilot)
     with run_lock(database, experiment.name):
         return await run.go()
 
 
 class _Run:
     def __init__(
-        self, experiment: Experiment, database: Path, watch: Watch, simulator_url: str | None, allow_host_network: bool
+        self,
+        experiment: Experiment,
+        database: Path,
+        watch: Watch,
+        simulator_url: str | None,
+        allow_host_network: bool,
+        pilot: bool,
     ) -> None:
         self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         self.experiment = experiment
@@ -102,43 +123,40 @@ class _Run:
         self.watch = watch
         self.simulator_url = simulator_url
         self.allow_host_network = allow_host_network
+        self.pilot = pilot
         self.store = Store(database, experiment.prices)
         self.report = Report(experiment.name, 0, 0)
         self.started: set[str] = set()
 
     async def go(self) -> Report:
-        plan = self.experiment.plan()
-        for line in (await asyncio.to_thread(self.store.recover)).left:
+        stands = await asyncio.to_thread(standing, self.experiment, self.store)
+        for line in stands.left_out:
             self.watch.warns(line)
-        known = await asyncio.to_thread(self.store.known_trials, plan.experiment)
-        await asyncio.to_thread(self._refuse_changes, plan, known)
-        pending = [trial for trial in plan.trials if trial.id not in known or not known[trial.id].finished]
-        self.report.planned = len(plan.trials)
-        self.report.finished_before = len(plan.trials) - len(pending)
-        backend = await self._backend() if pending else None
+        self.report.planned = len(stands.plan.trials)
+        self.report.finished_before = stands.finished
+        if self.experiment.budget_usd is not None:
+            spent = await asyncio.to_thread(spent_so_far, self.experiment, self.database)
+            self.report.budget = Budget(self.experiment.budget_usd, spent)
+            self.watch.budgeted(self.report.budget)
+            if stands.left_out:
+                self.watch.warns("what these journals hold is not counted as spent")
+        backend = await self._backend() if stands.pending else None
         await asyncio.to_thread(
-            self.store.register, plan, _model_facts(self.experiment), spec=self.experiment.spec.model_dump(mode="json")
+            self.store.register,
+            stands.plan,
+            _model_facts(self.experiment),
+            spec=self.experiment.spec.model_dump(mode="json"),
         )
         if backend is not None:
-            attempts = {trial.id: known[trial.id].attempts + 1 if trial.id in known else 1 for trial in pending}
-            await self._pending(pending, attempts, backend)
+            await self._pending(stands, backend)
         return self.report
-
-    def _refuse_changes(self, plan: Plan, known: Mapping[str, KnownTrial]) -> None:
-        changed = [trial for trial in plan.trials if trial.id in known and known[trial.id].semantic_hash != trial.hash]
-        if changed:
-            found = differences(plan, self.store.known_parts(plan.experiment), changed)
-            raise PlanChanged(
-                f"experiment {plan.experiment!r} is stored in {self.database} with another plan: {found}; "
-                "run it as a new experiment with --as NAME, or undo the change"
-            )
 
     async def _backend(self) -> Backend:
         experiment = self.experiment
         backend = await choose(experiment.spec.sandbox)
         if backend.warning:
             self.watch.warns(backend.warning)
-        if backend.name == "host":
+        if not backend.isolated:
             served = self.simulator_url is not None
             reason = host_refusal(simulated=experiment.simulated, served=served, tasks=experiment.tasks)
             if reason:
@@ -148,21 +166,18 @@ class _Run:
                 )
         return backend
 
-    async def _pending(self, pending: list[PlannedTrial], attempts: Mapping[str, int], backend: Backend) -> None:
-        for name in sorted({trial.task for trial in pending}):
+    async def _pending(self, stands: Standing, backend: Backend) -> None:
+        for name in sorted({trial.task for trial in stands.pending}):
             await self._skip_unless_possible(name, backend)
         concurrency = 1 if backend.name == "host" else self.experiment.spec.concurrency
-        wanted = [trial for trial in pending if trial.task not in self.report.skipped]
+        wanted = [trial for trial in stands.pending if trial.task not in self.report.skipped]
+        if self.pilot:
+            chosen = {trial.id for trial in pilot_block(stands.plan, self.report.skipped)}
+            wanted = [trial for trial in wanted if trial.id in chosen]
+        attempts = {trial.id: stands.attempts(trial) + 1 for trial in wanted}
         self.watch.begins(len(wanted), self.report.finished_before, backend.name, concurrency)
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  (a coroutine runs in a task)
-        with cancelling(task, self._interrupted):
-            try:
-                await self._side_by_side(wanted, attempts, backend, concurrency)
-            except asyncio.CancelledError:
-                if not self.report.interrupted:
-                    raise
-                task.uncancel()
+        with interruptible(self._interrupted):
+            await self._side_by_side(wanted, attempts, backend, concurrency)
 
     async def _skip_unless_possible(self, name: str, backend: Backend) -> None:
         task = self.experiment.tasks[name]
@@ -192,7 +207,9 @@ class _Run:
             stack.enter_context(settled_heap())
             recording = await stack.enter_async_context(Recording(self.store, self.id))
             http = await stack.enter_async_context(open_http(simulator=simulator, simulator_url=self.simulator_url))
-            bench = Bench(self.experiment, backend, recording.journal, http, self.allow_host_network)
+            bench = Bench(
+                self.experiment, backend, recording.journal, http, self.report.budget, self.allow_host_network
+            )
             try:
                 async with asyncio.TaskGroup() as group:
                     for trial in trials:
@@ -209,14 +226,25 @@ class _Run:
         async with room:
             if trial.task in self.report.skipped:
                 return
+            if bench.budget is not None and bench.budget.used_up:
+                self._stop_spending()
+                return
             try:
                 self.started.add(f"{trial.id}/{attempt}")
                 ended = await run_trial(bench, trial, attempt)
+            except SpendingStopped:
+                self._stop_spending()
+                return
             except TaskRefused as refused:
                 self._skip(trial.task, str(refused))
                 return
             self.report.ended[trial.id] = ended
             self.watch.ended(trial, ended)
+
+    def _stop_spending(self) -> None:
+        if not self.report.out_of_money:
+            self.report.out_of_money = True
+            self.watch.out_of_money()
 
     def _simulator(self) -> "tuple[ASGIApp | None, Path | None]":
         """The provider in this process, and its bill; nothing when models are real or the simulator is served."""
@@ -278,6 +306,10 @@ class _Silent:
     def skipped(self, task: str, reason: str) -> None: ...
 
     def warns(self, warning: str) -> None: ...
+
+    def budgeted(self, budget: Budget) -> None: ...
+
+    def out_of_money(self) -> None: ...
 
     def interrupted(self, which: signal.Signals) -> None: ...
 

@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from experiments.budget import MOST_USD
 from experiments.errors import SpecError
 
 SPEC_LIMIT = 1_000_000
@@ -25,7 +26,8 @@ DEFAULT_EPOCH = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 """Where virtual time begins unless the spec says otherwise: fixed, or peak-hour prices would change with the hour."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SANDBOXES = ("auto", "bubblewrap", "host")
+Sandbox = Literal["auto", "bubblewrap", "host"]
+SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
 _TOO_DEEP = "{}: nested too deep; a spec is a few levels of mappings and lists"
 
 Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
@@ -49,10 +51,18 @@ class _Part(BaseModel):
 
 
 class RoleSpec(_Part):
-    """`model` is a name of the registry; `lifetime` asks the provider's cache for it, None takes its default."""
+    """`model` is a name of the registry. `lifetime` asks the provider's cache for it ("5m", "1h", "30m", ...), `effort`
+    is one of the model's own words; None takes the provider's default, of the temperature too."""
 
     model: str
-    lifetime: Literal["5m", "1h"] | None = None
+    lifetime: str | None = None
+    effort: str | None = None
+    temperature: Annotated[float, Field(ge=0, le=2, strict=True)] | None = None
+
+
+def _dollars(value: object) -> object:
+    # pydantic would take `true` for one dollar.
+    return str(value) if isinstance(value, bool) else value
 
 
 def _role(value: object) -> object:
@@ -80,7 +90,8 @@ class LimitsSpec(_Part):
 class Spec(_Part):
     """`tasks` holds "bundled", "bundled/<name>" or paths relative to the spec file, as are the further registry (YAML)
     and price (TOML) files in `models` and `prices`. `prices_at` fixes the price of every call to one moment; without
-    it a call is priced at its own time."""
+    it a call is priced at its own time. `budget_usd` is what the experiment may spend over all its runs; real models
+    that cost money need one."""
 
     name: Name
     description: str = ""
@@ -88,12 +99,15 @@ class Spec(_Part):
     arms: Annotated[list[ArmSpec], Field(min_length=1)]
     repeats: Annotated[int, Field(ge=1, le=10_000, strict=True)] = 1
     seed: Annotated[int, Field(ge=-(2**63), le=2**63 - 1, strict=True)] = 0
-    sandbox: Literal["auto", "bubblewrap", "host"] = "auto"
+    sandbox: Sandbox = "auto"
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 8
     limits: LimitsSpec = LimitsSpec()
     pass_threshold: Threshold = Decimal("1.0")
     virtual_epoch: Moment = DEFAULT_EPOCH
     prices_at: Moment | None = None
+    budget_usd: Annotated[Decimal, BeforeValidator(_dollars), Field(gt=0, le=MOST_USD, allow_inf_nan=False)] | None = (
+        None
+    )
     models: list[str] = []
     prices: list[str] = []
 
@@ -295,6 +309,7 @@ _EXAMPLES = {
     "roles": "roles: {solo: sim-claude-opus-5-5}",
     "model": "model: a name of the registry",
     "limits": "limits: {max_turns: 100}",
+    "budget_usd": "budget_usd: 5.00",
 }
 
 _BOUNDS = {

@@ -1,40 +1,126 @@
-"""What an attempt has cost so far, counted while it runs; the ledger's figure is made from the stored calls."""
+"""What an attempt has cost so far, counted while it runs, and the budget's gate before each of its calls.
+
+The ledger's figure is made from the stored calls.
+"""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from agents.clock import Clock
 from cost_model.calls import Book, CallEnded, CallSent
-from cost_model.errors import UsageError
-from cost_model.prices import PriceCard
+from cost_model.errors import PriceMissing, UsageError
+from cost_model.price_card import PriceCard
 from cost_model.usage import normalise
+from cost_model.usage.billed import billed_usd
+from cost_model.usage.fields import MOST_TOKENS
+from experiments.budget import MOST_USD, Budget
+from experiments.worst_case import bound_of
 
 
 class SpendingBook:
-    """A Book that passes everything on and adds up the list price of what is answered: `usd`."""
+    """A Book that passes on what the budget lets through, and adds up the list price of what is answered: `usd`.
 
-    def __init__(self, book: Book, card: Callable[[str, datetime], PriceCard]) -> None:
-        """`card(model, requested_at)` gives a registry model's prices."""
+    A call of unknown price counts against the budget with its worst case: a provider bills what it has begun. Close the
+    book when the attempt is over: calls that never ended count so too.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        card: Callable[[str, datetime], PriceCard],
+        clock: Clock,
+        budget: Budget | None,
+        rank: int,
+        waited: Callable[[CallSent, datetime], None],
+    ) -> None:
+        """`card(model, requested_at)` gives a registry model's prices. Of the calls that wait for money the one of the
+        lowest `rank` goes first; `waited(call, began)` is told of it afterwards. `budget` None lets all through."""
         self._book = book
         self._card = card
+        self._clock = clock
+        self._budget = budget
+        self._rank = rank
+        self._waited = waited
         self._open: dict[str, CallSent] = {}
         self.usd = Decimal(0)
 
     async def sent(self, call: CallSent) -> None:
+        """Raises SpendingStopped when the budget is used up, SpendingStalled when no room in it comes free."""
+        if self._budget is not None:
+            call = await self._let_through(self._budget, call)
         self._open[call.key] = call
         await self._book.sent(call)
 
     def ended(self, call: CallEnded) -> None:
-        self._book.ended(call)
         sent = self._open.pop(call.key, None)
-        if sent is None or call.usage is None:
+        if sent is None:
+            # It was given up before it was passed on.
             return
         try:
-            tokens = normalise(sent.flavour, call.usage)
-        except UsageError:
-            # Kept with its reason in the stored call; its money is unknown.
-            return
-        self.usd += self._card(sent.model, sent.requested_at).cost(tokens)
+            self._book.ended(call)
+        finally:
+            self._settle(sent, self._known_cost(sent, call))
 
     def judged(self, key: str, tool_calls_valid: bool) -> None:
         self._book.judged(key, tool_calls_valid)
+
+    def close(self) -> None:
+        while self._open:
+            _, sent = self._open.popitem()
+            self._settle(sent, None)
+        if self._budget is not None:
+            self._budget.leave(self._rank)
+
+    async def _let_through(self, budget: Budget, call: CallSent) -> CallSent:
+        began = call.requested_at
+        while not budget.take(call.key, held := self._worst(call), self._rank):
+            try:
+                async with self._clock.resting():
+                    await budget.wait(call.key, held, self._rank)
+            except BaseException:
+                budget.release(call.key)
+                raise
+            # It is sent now: idle gaps and prices count from here.
+            call = replace(call, requested_at=self._clock.now())
+            if self._worst(call) <= held:
+                break
+            budget.release(call.key)
+        if call.requested_at != began:
+            self._waited(call, began)
+        return call
+
+    def _worst(self, call: CallSent) -> Decimal:
+        return bound_of(call, self._card(call.model, call.requested_at))
+
+    def _settle(self, sent: CallSent, usd: Decimal | None) -> None:
+        if self._budget is not None:
+            self._budget.settle(sent.key, self._worst(sent) if usd is None else usd)
+
+    def _known_cost(self, sent: CallSent, call: CallEnded) -> Decimal | None:
+        """What the ledger will know the call to cost: the bill, else the list price of a whole answer; else None."""
+        listed, billed = self._list_price(sent, call), None
+        if listed is not None:
+            self.usd += listed
+        if call.usage is not None:
+            with suppress(UsageError):
+                billed = billed_usd(call.usage)
+        if billed is not None and billed < MOST_USD:
+            return billed
+        if call.outcome == "refused":
+            return listed or Decimal(0)
+        return listed if call.outcome == "complete" else None
+
+    def _list_price(self, sent: CallSent, call: CallEnded) -> Decimal | None:
+        """None where the usage never came or cannot be believed: the stored call says why."""
+        if call.usage is None:
+            return None
+        try:
+            tokens = normalise(sent.flavour, call.usage)
+            if tokens.prompt + tokens.output > MOST_TOKENS:
+                return None
+            return self._card(sent.model, sent.requested_at).cost(tokens)
+        except (UsageError, PriceMissing):
+            return None

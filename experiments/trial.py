@@ -1,7 +1,7 @@
 """One attempt of one trial, in a straight line: sandbox, roles, graph, verifier.
 
 What it leaves behind is in the journal; nothing is returned but how it ended. A trial that breaks ends alone: only a
-cancellation and a task that the sandbox refuses come out as exceptions.
+cancellation, the end of the budget and a task that the sandbox refuses come out as exceptions.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from agents.clock import Clock, VirtualClock, WallClock
 from agents.crew import Limits, Seat, hire
 from agents.errors import ProviderRefused, VisitEnded
+from cost_model.calls import CallSent, SpendingStopped
+from experiments.budget import Budget
 from experiments.errors import StoreError
 from experiments.experiment import Arm, Experiment
 from experiments.plan import PlannedTrial
@@ -50,6 +52,7 @@ class Bench:
     backend: Backend
     journal: Journal
     http: "httpx2.AsyncClient"
+    budget: Budget | None = None
     allow_host_network: bool = False
 
 
@@ -67,7 +70,8 @@ class Ended:
 
 
 async def run_trial(bench: Bench, trial: PlannedTrial, attempt: int) -> Ended:
-    """Raises TaskRefused before anything is recorded, CancelledError after the cancellation is."""
+    """Raises TaskRefused before anything is recorded; CancelledError, and SpendingStopped when the budget is used up,
+    after the attempt is recorded as cancelled."""
     return await _Attempt(bench, trial, attempt).run()
 
 
@@ -83,7 +87,9 @@ class _Attempt:
         self.book = TrialJournal(bench.journal, trial.id, attempt)
         self.started_at = self.clock.now()
         self.wall_started_at = datetime.now(UTC)
-        self.spend = SpendingBook(self.book, experiment.card)
+        self.spend = SpendingBook(
+            self.book, experiment.card, self.clock, bench.budget, trial.position, self._waited_for_money
+        )
         self.changed: bool | None = None
 
     async def run(self) -> Ended:
@@ -99,6 +105,9 @@ class _Attempt:
             if started:
                 await self._ended(self._end("cancelled", "unscored", "cancelled"))
             raise
+        except SpendingStopped:
+            await self._ended(self._end("cancelled", "unscored", "the budget is used up"))
+            raise
         except StoreError:
             raise
         except TaskRefused as error:
@@ -110,6 +119,8 @@ class _Attempt:
         except Exception as error:
             # A bug, of ours or of a graph: it ends this trial and no other, and its traceback is kept.
             return await self._broken(started, _one_line(error), traceback.format_exc())
+        finally:
+            self.spend.close()
 
     async def _play(self, sandbox: Sandbox) -> str:
         import topologies
@@ -141,6 +152,9 @@ class _Attempt:
         after = await _state(sandbox)
         self.changed = None if before is None or after is None else before != after
         return ended_by
+
+    def _waited_for_money(self, call: CallSent, began: datetime) -> None:
+        self.book.span("wait", call.lane, "budget", began, call.requested_at)
 
     def _limits(self) -> Limits:
         limits = self.bench.experiment.spec.limits

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,14 @@ from experiments.cli.terminal import console, one_line, say
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from experiments.budget import Budget
     from experiments.plan import PlannedTrial
     from experiments.trial import Ended
 
 SHOW_CURSOR = "\x1b[?25h"
 """A progress bar hides it."""
+STDERR = 2
+"""The descriptor."""
 
 
 class Lines:
@@ -26,6 +29,7 @@ class Lines:
     def __init__(self) -> None:
         self.total = self.done = 0
         self.spent = Decimal(0)
+        self.budget: Budget | None = None
 
     def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None:
         self.total = pending
@@ -34,8 +38,15 @@ class Lines:
 
     def ended(self, trial: "PlannedTrial", ended: "Ended") -> None:
         self._count(ended)
-        self.tell(f"[{self.done}/{self.total}] {_summary(trial, ended)}")
+        against = f"; {self._spending()}" if self.budget else ""
+        self.tell(f"[{self.done}/{self.total}] {_summary(trial, ended)}{against}")
         self._broken(trial, ended)
+
+    def budgeted(self, budget: "Budget") -> None:
+        self.budget = budget
+
+    def out_of_money(self) -> None:
+        self.tell(f"the budget is used up ({self._spending()}): trials that need a further call end without a score")
 
     def skipped(self, task: str, reason: str) -> None:
         self.tell(f"skipped task {one_line(task)}: {one_line(reason)}")
@@ -51,6 +62,12 @@ class Lines:
 
     def tell(self, line: str) -> None:
         say(line, stderr=True)
+
+    def _spending(self) -> str:
+        """What is spent: of the budget, which counts all runs, else of the trials that have ended."""
+        if self.budget is None:
+            return f"${self.spent:.4f}"
+        return f"${self.budget.spent:.4f} of ${self.budget.usd:,.2f} spent"
 
     def _count(self, ended: "Ended") -> None:
         self.done += 1
@@ -71,16 +88,19 @@ class Bar(Lines):
 
     def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None:
         super().begins(pending, finished, sandbox, concurrency)
-        self._progress.update(self._row, total=pending, visible=True)
+        self._progress.update(self._row, total=pending, visible=True, said=self)
 
     def ended(self, trial: "PlannedTrial", ended: "Ended") -> None:
         self._count(ended)
         self._passed += ended.outcome == "passed"
         self._failed += ended.outcome == "failed"
         self._unscored += ended.outcome == "unscored"
-        said = f"{self._passed} passed, {self._failed} failed, {self._unscored} unscored  ${self.spent:.4f}"
-        self._progress.update(self._row, advance=1, said=said)
+        self._progress.update(self._row, advance=1)
         self._broken(trial, ended)
+
+    def __str__(self) -> str:
+        """What stands beside the bar, asked for each time that it is drawn: money is spent between two trials' ends."""
+        return f"{self._passed} passed, {self._failed} failed, {self._unscored} unscored  {self._spending()}"
 
     def tell(self, line: str) -> None:
         self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -100,9 +120,10 @@ def watching() -> Iterator[Lines]:
 
 
 def _end_at_once(number: int, frame: object) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(SHOW_CURSOR)
-        sys.stderr.flush()
+    # Past sys.stderr: the signal may have come while it was being written, and it cannot be entered twice.
+    if os.isatty(STDERR):
+        with suppress(OSError):
+            os.write(STDERR, SHOW_CURSOR.encode())
     os._exit(128 + number)
 
 

@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from experiments.runner import Report
 
 
-PROBE_S = 3.0
-"""How long a served simulator may take to answer before the first trial."""
-
-
 def run(
     spec: Annotated[
         str, typer.Argument(help="A spec file, or the name of a shipped spec: quickstart.", metavar="SPEC")
@@ -37,15 +33,28 @@ def run(
     allow_host_network: Annotated[
         bool, typer.Option("--allow-host-network", help="Gives tasks that ask for it the host's network; is recorded.")
     ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="What the experiment may spend over all its runs; wins over the spec.", metavar="USD"),
+    ] = None,
+    no_budget: Annotated[bool, typer.Option("--no-budget", help="Spends without a limit.")] = False,
+    pilot: Annotated[
+        bool, typer.Option("--pilot", help="Runs one planned trial an arm, on one task, and estimates the rest.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Starts real models without asking.")] = False,
 ) -> None:
     """Runs what is not finished of SPEC, then compares its arms.
 
-    Exit code 1 when a trial broke or the simulator's bill differs from the ledger, 130 after Ctrl-C.
+    Exit code 1 when a trial broke, the budget is used up or the simulator's bill differs from the ledger, 130 after
+    Ctrl-C.
     """
     from experiments.cli.terminal import say
 
     try:
-        _run(spec, database, name, concurrency, sandbox, simulator, tuple(models or ()), allow_host_network)
+        _run(
+            spec, database, name, concurrency, sandbox, simulator, tuple(models or ()), allow_host_network,
+            budget, no_budget, pilot, yes,
+        )  # fmt: skip
     except KeyboardInterrupt:
         # While the trials run a signal is theirs; this is before them, or after.
         say("stopped; run the same command again to go on with what is left", stderr=True)
@@ -61,63 +70,58 @@ def _run(
     simulator: str | None,
     models: tuple[Path, ...],
     allow_host_network: bool,
+    budget: str | None,
+    no_budget: bool,
+    pilot: bool,
+    yes: bool,
 ) -> None:
     import asyncio
 
     from experiments.cli.compare import print_comparison
     from experiments.cli.progress import watching
+    from experiments.cli.served import reach
+    from experiments.cli.spending import agreed, out_of_money, print_pilot
     from experiments.cli.terminal import say
     from experiments.experiment import find_spec, load
 
     experiment = load(
         find_spec(spec), name=name, sandbox=sandbox, concurrency=concurrency, models=models,
-        simulator_url=simulator,
+        simulator_url=simulator, budget_usd=budget, no_budget=no_budget,
     )  # fmt: skip
     if simulator is not None:
-        _reach(simulator)
+        reach(simulator)
+    if not agreed(experiment, database, pilot=pilot, yes=yes):
+        say("nothing was started and nothing spent", stderr=True)
+        raise typer.Exit(1)
     from experiments.runner import run_experiment
 
     with watching() as watch:
         report = asyncio.run(
             run_experiment(
-                experiment, database, watch=watch, simulator_url=simulator, allow_host_network=allow_host_network
+                experiment, database, watch=watch, simulator_url=simulator, allow_host_network=allow_host_network,
+                pilot=pilot,
             )
-        )
+        )  # fmt: skip
     if report.interrupted:
         say(f"stopped; run the same command again to go on with the rest ({report.left} trials left)", stderr=True)
         raise typer.Exit(128 + report.interrupted)
     if report.nothing_to_do:
         say(f"nothing left to do: all {report.planned} trials of {experiment.name!r} are finished in {database}.")
         say(f"`fullchain run {spec} --as NAME` starts a fresh experiment.")
-    print_comparison(database, experiment.name)
+    if pilot:
+        print_pilot(experiment, database, _again(spec, database, name, budget, no_budget))
+    else:
+        print_comparison(database, experiment.name)
+    if report.out_of_money:
+        say(out_of_money(report, experiment), stderr=True)
     _end(report)
 
 
-def _reach(simulator: str) -> None:
-    """Raises SpecError when no simulator answers there: every trial would break."""
-    import http.client
-    from urllib.parse import urlsplit
-
-    from experiments.errors import SpecError
-
-    at = urlsplit(simulator)
-    kind = http.client.HTTPSConnection if at.scheme == "https" else http.client.HTTPConnection
-    connection = kind(at.hostname or "", at.port, timeout=PROBE_S)
-    try:
-        connection.request("GET", f"{at.path.rstrip('/')}/v1/models", headers={"Authorization": "Bearer probe"})
-        status = connection.getresponse().status
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise SpecError(
-            f"--simulator: {simulator} does not answer ({reason}); start one with `fullchain simulate`"
-        ) from None
-    finally:
-        connection.close()
-    if status != http.client.OK:
-        raise SpecError(
-            f"--simulator: {simulator} is no simulator (status {status} for /v1/models); "
-            "give the address that `fullchain simulate` prints"
-        )
+def _again(spec: str, database: Path, name: str | None, budget: str | None, no_budget: bool) -> list[str]:
+    """The command that runs the rest; what else was given on the command line is the caller's to repeat."""
+    where = [] if database == DEFAULT_DATABASE else ["--db", str(database)]
+    money = ["--no-budget"] if no_budget else ["--budget", budget] if budget else []
+    return ["fullchain", "run", spec, *where, *(["--as", name] if name else []), *money]
 
 
 def _end(report: "Report") -> None:
@@ -127,4 +131,5 @@ def _end(report: "Report") -> None:
         say(report.bill.sentence, stderr=not report.bill.equal)
     if report.broken:
         say(f"{report.broken} trials broke and have no score; run again to repeat them", stderr=True)
-    raise typer.Exit(1 if report.broken or (report.bill and not report.bill.equal) else 0)
+    failed = report.broken or report.out_of_money or (report.bill and not report.bill.equal)
+    raise typer.Exit(1 if failed else 0)

@@ -7,6 +7,8 @@ import typer
 from experiments.cli.options import DEFAULT_DATABASE, Database
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from experiments.store.reader import Reader
 
 Line = dict[str, Any]
@@ -26,8 +28,6 @@ COMMAND_WIDTH = 72
 
 WHAT_WIDTH = 160
 """Longer lines of output are folded: every line of the table is as wide as its widest."""
-
-REBUILDS = ("expiry_rebuild", "change_rebuild", "eviction", "race")
 
 
 def show(
@@ -121,8 +121,11 @@ def _heading(trial: Line, attempt: Line) -> list[str]:
     return [f"trial {trial['id']} attempt {trial['attempt']}: {what}{simulated}", how, ": ".join(notes)]
 
 
-def _timeline(events: list[Line], output: bool) -> "object":
+def _timeline(events: list[Line], output: bool) -> "Table":
     from rich.table import Table
+
+    from cost_model.causes import REBUILDS
+    from experiments.cli.terminal import plain
 
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("at", justify="right", no_wrap=True)
@@ -135,8 +138,6 @@ def _timeline(events: list[Line], output: bool) -> "object":
         rebuilt = any(cause in (event.get("causes") or "") for cause in REBUILDS)
         made.add_row(*_row(event), style="yellow" if rebuilt else None)
         if output and event["event"] == "command" and event["output"]:
-            from experiments.cli.terminal import plain
-
             made.add_row("", "", "", "", plain(event["output"].rstrip()), "")
     return made
 

@@ -36,30 +36,17 @@ async def _serve(tasks: "list[Task]", port: int, bill: Path | None, seed: int) -
     from agents.simulated.app import simulated_provider
     from agents.simulated.serve import serve
     from experiments.cli.terminal import one_line, say
-    from experiments.interrupts import cancelling
+    from experiments.interrupts import interruptible
 
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101  (a coroutine runs in a task)
-    stopped = False
-
-    def stop(_: object) -> None:
-        nonlocal stopped
-        stopped = True
-
-    with cancelling(task, stop):
-        try:
-            async with serve(simulated_provider(tasks=tasks, seed=seed, bill=bill), port=port) as bound:
-                url = f"http://127.0.0.1:{bound}"
-                say(f"simulated provider at {url}  ({len(tasks)} tasks; stop it with Ctrl-C)")
-                say(f"  fullchain run quickstart --as served --simulator {url}")
-                say(f"  Anthropic messages: base_url {url}   OpenAI chat: base_url {url}/v1   any API key")
-                if bill:
-                    say(f"  its bill: {one_line(str(bill))}")
-                await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            if not stopped:
-                raise
-            task.uncancel()
+    with interruptible(lambda _: None):
+        async with serve(simulated_provider(tasks=tasks, seed=seed, bill=bill), port=port) as bound:
+            url = f"http://127.0.0.1:{bound}"
+            say(f"simulated provider at {url}  ({len(tasks)} tasks; stop it with Ctrl-C)")
+            say(f"  fullchain run quickstart --as served --simulator {url}")
+            say(f"  Anthropic messages: base_url {url}   OpenAI chat: base_url {url}/v1   any API key")
+            if bill:
+                say(f"  its bill: {one_line(str(bill))}")
+            await asyncio.get_running_loop().create_future()
 
 
 def _tasks(paths: list[str]) -> "list[Task]":

@@ -3,6 +3,7 @@
 journal       the segment file of one run: durable records, group commit
 trial         the events of one attempt of a trial, as agents book them
 segment       a segment file, read again
+rows          what a row is
 attempts      events of one attempt -> rows
 ledger        calls -> costs and charges, from events or from stored rows; cards are the prices they were booked with
 store         the owner of the database file: register, merge, recover, rebuild

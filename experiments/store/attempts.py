@@ -10,10 +10,7 @@ from cost_model.errors import CostError
 from experiments.errors import JournalDamaged
 from experiments.store.journal import Event
 from experiments.store.ledger import Facts, explain_calls
-
-Row = dict[str, object]
-Rows = dict[str, list[Row]]
-"""Table name -> rows; a row maps columns to JSON-able values, money as text, times as ISO-8601 UTC."""
+from experiments.store.rows import Row, Rows
 
 DIED = "the process died before the attempt ended"
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from cost_model.price_card import PriceCard, PriceTier
 from experiments.store.journal import encode, iso
+from experiments.store.rows import Row
 
 if TYPE_CHECKING:
     from cost_model.prices import PriceBook
-
-Row = dict[str, object]
 
 
 class Cards:

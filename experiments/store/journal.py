@@ -139,25 +139,17 @@ class Journal:
         if self._broken and kind is None:
             raise JournalFull(self._broken)
 
-    def note(self, event: Mapping[str, object]) -> None:
-        """Recorded in order; on disk with the next durable record at the latest.
+    def note(self, line: bytes) -> None:
+        """Takes a line that `encode` made: recorded in order, on disk with the next durable record at the latest.
 
         Raises JournalFull once the journal has failed.
         """
-        self.note_line(encode(event))
-
-    def note_line(self, line: bytes) -> None:
-        """As `note`, for a line that `encode` made."""
         self._take(line)
         if self._timer is None and not self._kick.is_set():
             self._timer = asyncio.get_running_loop().call_later(NOTE_DELAY_S, self._kick.set)
 
-    async def durable(self, event: Mapping[str, object]) -> None:
-        """Returns once the event, and everything noted before it, is on disk. Raises JournalFull."""
-        await self.durable_line(encode(event))
-
-    async def durable_line(self, line: bytes) -> None:
-        """As `durable`, for a line that `encode` made."""
+    async def durable(self, line: bytes) -> None:
+        """Returns once the line, and everything noted before it, is on disk. Raises JournalFull."""
         self._take(line)
         if self._waiting is None:
             self._waiting = asyncio.get_running_loop().create_future()

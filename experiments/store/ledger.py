@@ -1,31 +1,28 @@
 """From stored calls to costs and charges: the same code books a fresh attempt and recomputes a stored one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import orjson
 
+from cost_model.call_fact import CallFact
 from cost_model.errors import UsageError
+from cost_model.ledger import Charge
 from cost_model.policies import POLICIES
-from cost_model.prices import SELF_HOSTED, PriceCard
-from cost_model.scope import CallFact, Charge, ExplainedCall, PromptBlock, explain
+from cost_model.prefixes import PromptBlock
+from cost_model.price_card import SELF_HOSTED, PriceCard
+from cost_model.scope import ExplainedCall, explain
 from cost_model.tokens import Tokens
 from cost_model.usage import normalise
 from cost_model.usage.billed import billed_usd
+from cost_model.usage.fields import MOST_TOKENS
 from experiments.errors import JournalDamaged
 from experiments.store.cards import Cards
+from experiments.store.rows import Row
 
-Row = dict[str, object]
-
-TOKEN_COLUMNS = {
-    f"{name}_tokens": name
-    for name in (
-        "input", "cache_read", "cache_write_5m", "cache_write_30m", "cache_write_1h", "cache_write_12h",
-        "cache_write_unknown", "output", "reasoning",
-    )
-}  # fmt: skip
+TOKEN_COLUMNS = {f"{field.name}_tokens": field.name for field in fields(Tokens)}
 
 COMPUTED = (
     "idle_s", "prompt_tokens", *TOKEN_COLUMNS, "basis", "list_usd", "billed_usd", "cost_usd", "cost_low_usd",
@@ -33,10 +30,9 @@ COMPUTED = (
 )  # fmt: skip
 """The columns of `calls` that are filled here and can be recomputed from the others."""
 
-
-MOST_TOKENS = 10**9
 MOST_USD = 10**6
-"""A call that claims more than this is no call: its usage is kept raw and not believed. Money columns end there too."""
+"""A call that claims more than this, or more than MOST_TOKENS in all, is no call: its usage is kept raw and not
+believed. Money columns end there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +126,25 @@ def _usage(row: Row) -> tuple[Tokens | None, Decimal | None]:
         raw = orjson.loads(raw)
     if raw is None:
         return None, None
+    if not isinstance(raw, Mapping):
+        row["usage_error"] = f"usage is {type(raw).__name__}, not an object"
+        return None, None
     tokens, billed, wrong = None, None, []
     try:
-        if not isinstance(raw, Mapping):
-            raise UsageError(f"usage is {type(raw).__name__}, not an object")
         tokens = normalise(str(row["flavour"]), raw)
-        if tokens.prompt + tokens.output > MOST_TOKENS:
-            tokens = None
-            raise UsageError(f"usage: more than {MOST_TOKENS} tokens in one call")
     except UsageError as error:
         wrong.append(str(error))
+    if tokens is not None and tokens.prompt + tokens.output > MOST_TOKENS:
+        tokens = None
+        wrong.append(f"usage: more than {MOST_TOKENS} tokens in one call")
     try:
-        billed = billed_usd(raw) if isinstance(raw, Mapping) else None
-        if billed is not None and billed >= MOST_USD:
-            billed = None
-            raise UsageError(f"usage: a bill of ${MOST_USD} or more for one call")
+        billed = billed_usd(raw)
     except UsageError as error:
         wrong.append(str(error))
-    row["usage_error"] = "; ".join(dict.fromkeys(wrong)) or None
+    if billed is not None and billed >= MOST_USD:
+        billed = None
+        wrong.append(f"usage: a bill of ${MOST_USD} or more for one call")
+    row["usage_error"] = "; ".join(wrong) or None
     return tokens, billed
 
 

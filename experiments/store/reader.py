@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from cost_model.prices import PriceBook
 from experiments.errors import JournalDamaged, QueryError, StoreError, StoreMissing, UnknownExperiment
 from experiments.store import migrations
-from experiments.store.attempts import Rows, attempt_rows
+from experiments.store.attempts import attempt_rows
 from experiments.store.database import PATIENCE_S, Columns, as_relation, one_line, retried, table_columns, unfit
 from experiments.store.facts import experiments_of, load_facts, unmerged
 from experiments.store.journal import journal_folder
 from experiments.store.ledger import Facts
+from experiments.store.rows import Rows
 from experiments.store.segment import segments
 from experiments.store.settle import settle_trials
 from experiments.store.store import Store

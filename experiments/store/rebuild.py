@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from experiments.store.attempts import Row
 from experiments.store.database import as_relation, bulk_insert, table_columns
 from experiments.store.ledger import COMPUTED, Facts, explain_calls
+from experiments.store.rows import Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from experiments.errors import PlanChanged
 from experiments.plan import Plan
-from experiments.store.attempts import Row
 from experiments.store.journal import iso
 from experiments.store.ledger import ModelFacts
+from experiments.store.rows import Row
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from experiments.errors import JournalDamaged, StoreError
 from experiments.plan import Plan
 from experiments.store import migrations
-from experiments.store.attempts import DIED, Row, Rows, attempt_rows
+from experiments.store.attempts import DIED, attempt_rows
 from experiments.store.database import PATIENCE_S, Columns, bulk_insert, one_line, opened, table_columns, unfit
 from experiments.store.facts import experiments_of, load_facts, unmerged
 from experiments.store.journal import Event
@@ -30,6 +30,7 @@ from experiments.store.registration import (
     task_rows,
     trial_rows,
 )
+from experiments.store.rows import Row, Rows
 from experiments.store.segment import Segment, by_attempt, claimed, segments
 from experiments.store.settle import settle_trials
 

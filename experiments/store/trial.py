@@ -109,11 +109,11 @@ class TrialJournal:
 
     def _write_note(self, event: Event) -> None:
         line = encode(event)
-        self._journal.note_line(line)
+        self._journal.note(line)
         self._lines.append(line)
 
     async def _write_durable(self, event: Event) -> None:
         line = encode(event)
         # Kept before the wait: a cancellation in it does not undo the write.
         self._lines.append(line)
-        await self._journal.durable_line(line)
+        await self._journal.durable(line)
