@@ -106,7 +106,12 @@ def test_a_served_simulator_can_be_checked_too(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_no_answer_is_one_clear_line_without_the_key_and_exits_with_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, words: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: bytes,
+    words: str,
 ) -> None:
     monkeypatch.setenv("MINE_KEY", KEY)
     kind = "application/json" if body.startswith(b"{") else "text/html"

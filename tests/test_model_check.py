@@ -28,7 +28,10 @@ def chat(*usages: Mapping[str, Any] | None, command: str | None = "echo ready") 
         delta: dict[str, Any] = {"role": "assistant", "content": "I am here."}
         if command is not None:
             function = {"name": "bash", "arguments": orjson.dumps({"command": command}).decode()}
-            delta = {"role": "assistant", "tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]}
+            delta = {
+                "role": "assistant",
+                "tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}],
+            }
         head = {"id": "x1", "object": "chat.completion.chunk", "model": "wire-model"}
         reason = "stop" if command is None else "tool_calls"
         pieces = [

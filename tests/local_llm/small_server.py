@@ -41,7 +41,9 @@ class SmallServer:
         with LOCAL.open(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         told = {
-            _COUNTERS[name]: int(value) for name, _, value in (l.partition(" ") for l in lines) if name in _COUNTERS
+            _COUNTERS[name]: int(value)
+            for name, _, value in (line.partition(" ") for line in lines)
+            if name in _COUNTERS
         }
         return Counters(**told)
 

@@ -17,7 +17,7 @@ import pytest
 
 from experiments.store.reader import Reader
 from tests.local_llm.model_file import Unavailable, cache_folder, model_file, server_python
-from tests.local_llm.recording_proxy import Recording, Seen, recording_proxy
+from tests.local_llm.recording_proxy import Seen, recording_proxy
 from tests.local_llm.small_server import Counters, SmallServer, small_server
 from tests.task_directory import write_task
 
