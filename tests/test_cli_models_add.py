@@ -84,6 +84,15 @@ def test_what_stands_in_the_file_stays_and_can_be_built_upon(capsys: pytest.Capt
     assert "stands there already" in err
 
 
+def test_another_model_has_no_price_of_the_one_that_it_is_like(capsys: pytest.CaptureFixture[str]) -> None:
+    other = ("other", "--like", "claude-opus-5-5", "--model", "my-tuned-opus", "--no-check")
+    code, _, err = run(capsys, *other)
+    assert code == 2
+    assert "--price: is missing" in err
+    assert run(capsys, *other, "--price", "claude-opus-5-5")[0] == 0
+    assert written() == {"other": {"like": "claude-opus-5-5", "model": "my-tuned-opus", "price": "claude-opus-5-5"}}
+
+
 def test_the_entry_is_checked_after_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "mine", "--like", "sim-deepseek-v4-flash")
     assert code == 0
@@ -97,7 +106,7 @@ def test_the_entry_is_checked_after_it_was_written(capsys: pytest.CaptureFixture
         ((), "NAME: is missing"),
         (("x",), "--provider: is missing"),
         (("x", "--provider", "house"), "--base-url: is missing"),
-        (("x", "--provider", "local", "--base-url", "ftp://a"), "expected an http"),
+        (("x", "--provider", "local", "--base-url", "ftp://a", "--key-variable", "none"), "expected an http"),
         (("x", "--provider", "anthropic", "--model", "no-such"), "--price: is missing"),
         (("x", "--provider", "anthropic", "--price", "no-such"), "no price is known for 'no-such'"),
         (("x", "--like", "gpt-5.5", "--cache", "deep"), "unknown cache policy 'deep'"),

@@ -79,7 +79,7 @@ def test_any_name_and_value_comes_back_as_it_was_given(name: str, fields: dict[s
 
 
 def test_an_entry_of_the_same_name_is_refused() -> None:
-    with pytest.raises(RegistryError, match="models.first: stands there already"):
+    with pytest.raises(RegistryError, match=r"models\.first: stands there already"):
         with_entry("f", COMMENTED, "first", FIELDS)
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_none_of_models_is_refused(written: str) -> None:
 
 
 def test_a_file_that_lines_cannot_extend_is_left_alone_and_the_entry_is_told() -> None:
-    with pytest.raises(RegistryError, match="add this to its `models` yourself: mine: {provider: local"):
+    with pytest.raises(RegistryError, match=r"add this to its `models` yourself: mine: \{provider: local"):
         with_entry("f", "x: &a {p: {provider: x}}\nmodels: *a\n", "mine", FIELDS)
 
 

@@ -132,7 +132,11 @@ class _Asking:
 
         sys.stderr.write(plain(question))
         sys.stderr.flush()
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            self._say("")
+            raise typer.Exit(130) from None
         if not line:
             raise SpecError("no answer: nothing was written")
         return line.strip()
@@ -164,10 +168,18 @@ class _Fields:
             fields: dict[str, Any] = {"like": like}
             model = self._ask("model", self._given["model"], base.model, "what the provider is asked for")
             fields |= {"model": model} if model != base.model else {}
-            return fields | self._rest(base.model_dump(), model)
+            return fields | self._rest(self._inherited(name, fields), model)
         provider = self._provider()
         model = self._ask("model", self._given["model"], name, "model, as the provider calls it")
         return {"provider": provider, "model": model} | self._rest(self._common(provider, model), model)
+
+    def _inherited(self, name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """What an entry of these fields alone has: a price may follow from the model."""
+        from agents.models_file import with_entry
+        from agents.registry import load_models
+
+        draft = Path("draft")
+        return load_models(self._files, draft=(draft, with_entry("draft", "", name, fields)))[name].model_dump()
 
     def _provider(self) -> str:
         from agents.registry import load_providers

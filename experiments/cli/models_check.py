@@ -10,7 +10,8 @@ import typer
 if TYPE_CHECKING:
     from agents.registry import ModelEntry
     from cost_model.prices import PriceBook
-    from experiments.model_check import CheckedCall, CheckedModel
+    from experiments.model_check import CheckedModel
+    from experiments.model_findings import CheckedCall
 
 ASKS_FROM = Decimal("0.01")
 """Dollars that a check may cost without a question."""
@@ -74,6 +75,9 @@ def check_entry(
         checked = asyncio.run(check_model(entry, card, simulator_url=simulator, output_tokens=limit))
     except ProviderRefused as error:
         raise ModelUnusable(str(error)) from error
+    except KeyboardInterrupt:
+        say("stopped: what was sent may be billed", stderr=True)
+        raise typer.Exit(130) from None
     _show(checked)
     return not checked.findings
 
@@ -126,7 +130,7 @@ def _show(checked: "CheckedModel") -> None:
     console().print(rows)
     last = calls[-1]
     for number, call in enumerate(calls, start=1):
-        told = ", ".join(f"{name} {value}" for name, value in call.usage if value is not None) or "none"
+        told = ", ".join(f"{name} {_short(value)}" for name, value in call.usage if value is not None) or "none"
         say(one_line(f"usage of call {number}: {told}", 1500))
     if last.exchange.ended.response_model:
         say(one_line(f"answered as: {last.exchange.ended.response_model}"))
@@ -157,7 +161,7 @@ def _rows(calls: "tuple[CheckedCall, ...]") -> list[tuple[str, list[str]]]:
     return [
         *rows,
         ("output tokens", [_count(call, "output") for call in calls]),
-        ("cost", ["unknown" if call.usd is None else _usd(call.usd) for call in calls]),
+        ("cost (list price)", ["unknown" if call.usd is None else _usd(call.usd) for call in calls]),
     ]
 
 
@@ -169,6 +173,10 @@ def _count(call: "CheckedCall", name: str) -> str:
     if call.tokens is None:
         return "unknown"
     return f"{call.tokens.prompt if name == 'prompt' else call.tokens.of(name):,}"
+
+
+def _short(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _usd(amount: Decimal) -> str:

@@ -58,10 +58,7 @@ arms:
       planner: {{model: small-{protocol}, temperature: 0}}
       worker: {{model: small-{protocol}, temperature: 0}}
 """
-COMMANDS = {
-    "chat": f"printf '{CONTENT}' | tee hello.txt && cat next.txt",
-    "messages": f"echo '{CONTENT}' > hello.txt && cat next.txt",
-}
+COMMAND = f"echo '{CONTENT}' > hello.txt && cat next.txt"
 """What a model of this size can be brought to do: to repeat a command that it is told."""
 
 NEXT = {
@@ -124,11 +121,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
 @pytest.fixture(scope="module")
 def ran(server: SmallServer, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("run")
-    for protocol in COMMANDS:
+    for protocol in NEXT:
         _write(folder, protocol)
     with recording_proxy(server) as recording:
         (folder / "models.yaml").write_text(MODELS.format(port=recording.port, limits=LIMITS))
-        done = [_run(folder, protocol) for protocol in COMMANDS]
+        done = [_run(folder, protocol) for protocol in NEXT]
         said = "".join(each.stdout + each.stderr for each in done)
         return Ran(max(each.returncode for each in done), said, folder / DATABASE, tuple(recording.seen))
 
@@ -140,7 +137,7 @@ def _write(folder: Path, protocol: str) -> None:
     (task / "environment" / "Dockerfile").write_text(DOCKERFILE)
     (task / "environment" / "next.txt").write_text(NEXT[protocol])
     (task / "instruction.md").write_text(
-        f"Create the file hello.txt with this content: {CONTENT}\n\nRun this command: {COMMANDS[protocol]}\n"
+        f"Create the file hello.txt with this content: {CONTENT}\n\nRun this command: {COMMAND}\n"
     )
     (folder / f"{protocol}.yaml").write_text(SPEC.format(protocol=protocol))
 
@@ -162,7 +159,7 @@ def test_every_arm_is_run_to_a_score_by_a_real_model(ran: Ran) -> None:
 
 def test_the_small_model_solves_the_task_over_both_protocols(ran: Ran) -> None:
     passed = {trial["experiment"] for trial in ran.rows("SELECT experiment FROM trials WHERE outcome = 'passed'")}
-    assert passed == set(COMMANDS), ran.said
+    assert passed == set(NEXT), ran.said
 
 
 def test_every_stored_count_is_the_servers_own_call_by_call(ran: Ran) -> None:
