@@ -5,6 +5,7 @@ cancellation, the end of the budget and a task that the sandbox refuses come out
 """
 
 import asyncio
+import secrets
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ class _Attempt:
             seat = Seat(
                 trial_id=self.trial.id,
                 attempt=self.attempt,
-                nonce=self.trial.nonce,
+                nonce=self._nonce(),
                 clock=self.clock,
                 book=self.spend,
                 record=self.book,
@@ -152,6 +153,11 @@ class _Attempt:
         after = await _state(sandbox)
         self.changed = None if before is None or after is None else before != after
         return ended_by
+
+    def _nonce(self) -> str:
+        """A simulated trial is the same in every attempt and run. A real provider's cache outlives an attempt, and what
+        an earlier one left in it, or the same spec under another name, must not be read."""
+        return self.trial.nonce if self.bench.experiment.simulated else secrets.token_hex(8)
 
     def _waited_for_money(self, call: CallSent, began: datetime) -> None:
         self.book.span("wait", call.lane, "budget", began, call.requested_at)

@@ -125,7 +125,10 @@ async def test_a_tasks_variables_never_reach_bwrap_on_the_host(tmp_path: Path) -
         shell = await sandbox.shell({"GIVEN": "too"})
         said = await shell.run("echo $MARK $GIVEN", timeout_s=10)
         outside = shell._launched.process.pid  # type: ignore[attr-defined] # bwrap itself
-        environment = Path("/proc", str(outside), "environ").read_bytes()
+        try:
+            environment = Path("/proc", str(outside), "environ").read_bytes()
+        except PermissionError:
+            pytest.skip("root lacks CAP_SYS_PTRACE in this container, and cannot see what bwrap was given")
         await shell.close()
     assert said.text.endswith("inside too\n")
     assert environment == b""

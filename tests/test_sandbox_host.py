@@ -3,14 +3,16 @@
 # ruff: noqa: ASYNC220, ASYNC240 (a test's own loop may wait)
 
 import asyncio
+import fcntl
 import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,14 +29,17 @@ from tests.sandbox_tasks import processes_with, write_task
 
 FOLDERS = [Path(path) for path in ("/app", "/logs", "/tests", "/solution")]
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="host mode needs root"),
-    pytest.mark.skipif(
-        host_folders.foreign_folder(["app", "logs", "tests", "solution"]) is not None,
-        reason="/app, /logs, /tests or /solution exist here and are not ours",
-    ),
-    pytest.mark.xdist_group("host"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="host mode needs root")
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """One of these tests at a time on this machine: they look at its root, and other processes may run them too."""
+    with Path(tempfile.gettempdir(), "fullchain-host-tests.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (foreign := host_folders.foreign_folder(["app", "logs", "tests", "solution"])) is not None:
+            pytest.skip(f"host mode makes and removes {foreign}")
+        yield
 
 
 @pytest.fixture
