@@ -11,7 +11,6 @@ environment.lock pins numpy for every supported Python by hash and names no inde
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -159,7 +158,10 @@ def _make_relocatable(executable: Path, library_folder: Path) -> None:
 
 def _install(packages: Path, building: Path) -> None:
     python = sys.executable
-    if importlib.util.find_spec("pip") is None:
+    try:
+        # Asked as it will be used: a pip that we can import by PYTHONPATH is none without it.
+        _run([python, "-m", "pip", "--version"])
+    except SandboxMissing:
         _run([str(_base_executable()), "-m", "venv", str(building / "pip")])
         python = str(building / "pip" / "bin" / "python")
     # fmt: off

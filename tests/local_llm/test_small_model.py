@@ -39,14 +39,14 @@ models:
     actions: fenced
     {limits}
 """
-LIMITS = "limits: {max_output_tokens: 160, context_tokens: 8192}"
+LIMITS = "limits: {max_output_tokens: 120, context_tokens: 8192}"
 SPEC = """\
 name: {protocol}
 tasks: [{protocol}]
 models: [models.yaml]
 concurrency: 1
 seed: 1
-limits: {{max_turns: 3, command_timeout_s: 30}}
+limits: {{max_turns: {turns}, command_timeout_s: 30}}
 arms:
   - name: solo-{protocol}
     topology: solo
@@ -58,7 +58,7 @@ arms:
       planner: {{model: small-{protocol}, temperature: 0}}
       worker: {{model: small-{protocol}, temperature: 0}}
 """
-COMMAND = f"echo '{CONTENT}' > hello.txt && cat next.txt"
+COMMAND = f"cd /app && echo '{CONTENT}' > hello.txt && cat next.txt"
 """What a model of this size can be brought to do: to repeat a command that it is told."""
 
 NEXT = {
@@ -80,6 +80,9 @@ hello.txt is written.
 """A file of the task, which tells how to go on: each role can only take up what it has a tool for."""
 
 DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY next.txt /app/\n"
+TURNS = {"chat": 3, "messages": 2}
+"""Over chat, where a schema holds the model to an action, the planner comes back; in free text it wanders."""
+
 DATABASE = "small.duckdb"
 TEST_SH = f"""#!/bin/bash
 reward=0
@@ -136,10 +139,8 @@ def _write(folder: Path, protocol: str) -> None:
     )
     (task / "environment" / "Dockerfile").write_text(DOCKERFILE)
     (task / "environment" / "next.txt").write_text(NEXT[protocol])
-    (task / "instruction.md").write_text(
-        f"Create the file hello.txt with this content: {CONTENT}\n\nRun this command: {COMMAND}\n"
-    )
-    (folder / f"{protocol}.yaml").write_text(SPEC.format(protocol=protocol))
+    (task / "instruction.md").write_text(f"Run this command, which creates hello.txt: {COMMAND}\n")
+    (folder / f"{protocol}.yaml").write_text(SPEC.format(protocol=protocol, turns=TURNS[protocol]))
 
 
 def _run(folder: Path, protocol: str) -> "subprocess.CompletedProcess[str]":
