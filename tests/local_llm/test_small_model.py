@@ -111,11 +111,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
     if not os.environ.get("FULLCHAIN_LOCAL_LLM"):
         pytest.skip("opt-in: make test-local-llm")
     cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
     try:
+        cache.mkdir(parents=True, exist_ok=True)
         python = server_python(cache)
         model = model_file(cache, python)
-    except Unavailable as error:
+    except (Unavailable, OSError) as error:
         pytest.skip(f"no small model here: {error}")
     with small_server(python, model, tmp_path_factory.mktemp("server") / "log") as serving:
         yield serving
