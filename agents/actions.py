@@ -118,7 +118,7 @@ def _ways(tools: Sequence[Tool]) -> str:
 
 def _fenced_told(tools: Sequence[Tool]) -> str:
     name = tools[0].name
-    worked = "echo 'hello' > greeting.txt && cat greeting.txt" if name == "bash" else "..."
+    worked = "ls -la" if name == "bash" else "..."
     return f"""\
 {FENCED_HEAD}
 Act by exactly one fenced block in each answer; the word after the backticks says what to do:
@@ -126,7 +126,7 @@ Act by exactly one fenced block in each answer; the word after the backticks say
 What you write around the block is only read as your thoughts. One block an answer: its result comes as the next
 message. If a line of the text is itself a fence of three backticks, fence the block with four. For example:
 
-I create the file and look at it.
+I look at what is here.
 
 ```{name}
 {worked}
@@ -135,8 +135,8 @@ I create the file and look at it.
 
 def _json_told(tools: Sequence[Tool]) -> str:
     name = tools[0].name
-    worked = "echo 'hello' > greeting.txt && cat greeting.txt" if name == "bash" else "..."
-    example = orjson.dumps({"thought": "I create the file and look at it.", "tool": name, "argument": worked}).decode()
+    worked = "ls -la" if name == "bash" else "..."
+    example = orjson.dumps({"thought": "I look at what is here.", "tool": name, "argument": worked}).decode()
     return f"""\
 {JSON_HEAD}
 Each answer is exactly one JSON object with the strings `thought`, `tool` and `argument`, and nothing around it. `tool`

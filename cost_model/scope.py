@@ -95,7 +95,7 @@ def _explain_known(
 ) -> ExplainedCall:
     tokens = _settle_writes(call, reported)
     stretches, kept = split(call, tokens, lane, path)
-    foreign = tokens.cache_read if _foreign(call, model, path) else 0
+    foreign = tokens.cache_read if _foreign(call, tokens.cache_read, model, path) else 0
     touch(path, call.requested_at, kept=kept, write=_write(call), total=tokens.prompt)
     bill = charges(call.key, call.model, call.card, tokens, stretches)
     finished = call.outcome in ("complete", "refused")
@@ -120,13 +120,14 @@ def _settle_writes(call: CallFact, tokens: Tokens) -> Tokens:
     return replace(tokens, cache_write_unknown=0, **told)
 
 
-def _foreign(call: CallFact, model: _Model, path: Path) -> bool:
+def _foreign(call: CallFact, read: int, model: _Model, path: Path) -> bool:
     """Whether nothing that was read can come from an earlier call of the scope.
 
     A cache that reads any prefix may match within a first block that differs further on: there only the first call of
-    the model is beyond doubt.
+    the model is beyond doubt. Less than a cache keeps comes from no trial: a local server counts the few tokens with
+    which its chat template begins every prompt.
     """
-    if model.untold:
+    if model.untold or read < call.policy.minimum_tokens:
         return False
     return not model.used or (call.policy.matching == "breakpoints" and written_depth(path) == 0)
 

@@ -63,7 +63,9 @@ def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[
     sent_before = _settle_length(path, depth, read, length(path, depth, total))
     kept = read_depth(path, written, read, total)
     if read < sent_before.tokens:
-        cause = _why_missed(call, path[depth - 1], read, sent_before.tokens)
+        # The last token of a prompt is always computed: who sends the same prompt again cannot read all of it.
+        readable = min(sent_before.tokens, total - 1) if call.policy.matching == "prefix" else sent_before.tokens
+        cause = _why_missed(call, path[depth - 1], readable - read, sent_before.tokens)
         stretches.append(Stretch(cause, sent_before.tokens, sent_before.estimated))
         if cause in (RACE, UNCACHEABLE):
             # What the earlier call wrote stands: in a race it comes first, and a rest below a step was not rewritten.
@@ -84,8 +86,8 @@ def _settle_length(path: Path, depth: int, read: int, measured: Length) -> Lengt
     return Length(read, estimated=True) if surely < read < measured.tokens else measured
 
 
-def _why_missed(call: CallFact, prefix: Prefix, read: int, sent_before: int) -> Cause:
-    """Why the provider did not read a prefix that an earlier call had sent."""
+def _why_missed(call: CallFact, prefix: Prefix, missed: int, sent_before: int) -> Cause:
+    """Why the provider did not read the last `missed` tokens of a prefix that an earlier call had sent."""
     if sent_before < call.policy.minimum_tokens:
         return BELOW_MINIMUM
     write = prefix.write
@@ -96,7 +98,7 @@ def _why_missed(call: CallFact, prefix: Prefix, read: int, sent_before: int) -> 
         return EXPIRY_REBUILD
     if write.readable_at is not None and write.readable_at > call.requested_at:
         return RACE
-    if sent_before - read < call.policy.multiple:
+    if missed < call.policy.multiple:
         return UNCACHEABLE
     return EVICTION
 

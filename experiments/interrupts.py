@@ -24,8 +24,10 @@ def interruptible(told: Callable[[signal.Signals], None]) -> Iterator[None]:
         interrupted = True
         for each in signals:
             loop.remove_signal_handler(each)
-        told(which)
-        task.cancel()
+        try:
+            told(which)
+        finally:
+            task.cancel()
 
     for each in signals:
         loop.add_signal_handler(each, first, each)

@@ -178,6 +178,18 @@ def test_a_rest_of_a_whole_step_is_an_eviction() -> None:
     assert causes(explain(calls)[1]) == {"hit": 1408, "eviction": 128, "growth": 64}
 
 
+def test_the_last_step_of_the_very_same_prompt_is_computed_and_no_eviction() -> None:
+    calls = [
+        call(0, "head", Tokens(input=1536), policy=OPENAI),
+        call(9, "head", Tokens(cache_read=1408, input=128), policy=OPENAI),
+        call(18, "head", Tokens(cache_read=1280, input=256), policy=OPENAI),
+    ]
+    assert [causes(one) for one in explain(calls)[1:]] == [
+        {"hit": 1408, "uncacheable": 128},
+        {"hit": 1280, "eviction": 256},
+    ]
+
+
 def test_a_rest_below_one_step_is_not_written_anew_and_so_starts_no_race() -> None:
     calls = [
         call(0, "head", Tokens(input=1500), policy=OPENAI),

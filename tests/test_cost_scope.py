@@ -32,6 +32,13 @@ def test_a_read_that_nobody_in_the_scope_can_have_written_is_told() -> None:
     assert [one.unexplained_read for one in explain([lost, *calls])] == [0, 0, 0, 0]
 
 
+def test_a_read_of_less_than_the_cache_keeps_is_no_leak() -> None:
+    server = POLICIES["prefix-16"]
+    first = call(0, "head", Tokens(input=500, cache_read=server.minimum_tokens - 1), policy=server)
+    leak = call(0, "head", Tokens(input=500, cache_read=server.minimum_tokens), policy=server)
+    assert [one.unexplained_read for one in [*explain([first]), *explain([leak])]] == [0, server.minimum_tokens]
+
+
 def test_a_key_that_comes_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         explain([call(0, "head", wrote(2000), key="k"), call(1, "head", wrote(2000), key="k")])

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -170,14 +171,14 @@ def test_nothing_of_a_pilot_is_lost(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @contextmanager
-def provider() -> Iterator[tuple[str, list[str]]]:
-    """The address of a provider of "real" models that refuses every key, and the paths that it was asked for."""
-    asked: list[str] = []
+def provider() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The address of a provider of "real" models that refuses every key, and path and nonce of what it was asked."""
+    asked: list[tuple[str, str]] = []
 
     class Refuses(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked.append(self.path)
-            self.rfile.read(int(self.headers["content-length"]))
+            request = self.rfile.read(int(self.headers["content-length"]))
+            asked.append((self.path, *re.findall(r"\[run (\w+)\]\\nYour role", request.decode())))
             body = b'{"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}'
             self.send_response(401)
             self.send_header("content-type", "application/json")
@@ -274,12 +275,26 @@ def test_a_run_of_real_models_tells_its_worst_case_and_starts_when_it_is_agreed_
     with provider() as (address, asked):
         code, seen = answered(real_spec(tmp_path, address), "y\n")
     assert code == 1, seen
-    assert asked == ["/v1/chat/completions"] * 2
+    assert [path for path, _ in asked] == ["/v1/chat/completions"] * 2
     # 100,000 tokens of prompt at $0.30 and 1,000 of answer at $1.20, in peak hours; 100 turns, 2 trials.
     (line,) = (line for line in seen.splitlines() if line.startswith("alone"))
     assert line.split() == ["alone", "2", "100", "0.0312", "6.24"]
     assert "worst case: a bound, not an estimate" in seen
     assert "budget: $5.00, of which $0.0000 is spent; the run ends there, and passes it by less than" in seen
+
+
+@needs_isolation
+def test_every_attempt_with_a_real_model_has_a_nonce_that_no_other_run_of_the_spec_can_read_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with provider() as (address, asked):
+        spec = real_spec(tmp_path, address)
+        for database in ("one.duckdb", "two.duckdb", "two.duckdb"):
+            fullchain.run(spec, db=tmp_path / database, yes=True)
+    nonces = {nonce for _, nonce in asked}
+    assert len(nonces) == len(asked) == 6
+    assert not nonces & {trial.nonce for trial in load(spec).plan().trials}
 
 
 @needs_isolation

@@ -96,6 +96,36 @@ async def test_no_process_of_the_shell_survives_its_close(host: Host, bundled: T
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("name", ["parcel-history", "tenant-billing"])
+async def test_tests_that_end_leftover_processes_spare_those_of_the_machine(host: Host, name: str) -> None:
+    task, mark = load_task(bundled_tasks() / name), f"hosttests{secrets.token_hex(6)}"
+    check = textwrap.dedent(
+        f"""
+        import pathlib, subprocess, time
+        subprocess.Popen(["bash", "-c", "sleep 60; true", "{mark}"], start_new_session=True)
+        pathlib.Path("/app/ready").touch()
+        while not pathlib.Path("/app/begun").exists():
+            time.sleep(0.01)
+        """
+    )
+    async with host.start(task) as sandbox:
+        await sandbox.upload(task.tests, "/tests")
+        for path in Path("/tests").glob("*.py"):
+            path.write_text(check)
+        testing = asyncio.create_task(sandbox.exec("bash /tests/test.sh", timeout_s=40))
+        while not Path("/app/ready").exists():
+            assert not testing.done(), testing.result()
+            await asyncio.sleep(0.01)
+        with subprocess.Popen(["sleep", "60"]) as stranger:
+            Path("/app/begun").touch()
+            ended = await testing
+            spared = stranger.poll() is None
+            stranger.kill()
+        assert spared
+        assert Path("/logs/verifier/reward.txt").read_text() == "1\n", ended
+        assert [pid for pid in processes_with(mark) if Path("/proc", str(pid), "environ").read_bytes()] == []
+
+
 async def test_only_bundled_tasks_are_let_in(host: Host, tmp_path: Path) -> None:
     with pytest.raises(TaskRefused, match="task-under-test: host mode has no isolation and takes bundled tasks alone"):
         async with host.start(write_task(tmp_path)):
@@ -214,8 +244,9 @@ def test_where_no_sandbox_starts_a_run_goes_on_in_host_mode_and_says_so_loudly(
     database = tmp_path / "x.duckdb"
     with pytest.raises(SystemExit) as end:
         main(["run", str(write_spec(tmp_path, repeats=2)), "--db", str(database)])
-    said = capsys.readouterr().err
+    table, said = capsys.readouterr()
     assert end.value.code == 0, said
+    assert "[simulated: models and time are simulated, prices are real, no sandbox held the commands]" in table
     assert "warning: NO SANDBOX: commands run as root on this machine itself" in said
     assert "2 trials to run; sandbox host, 1 at a time" in said
     with pytest.raises(SystemExit) as end:

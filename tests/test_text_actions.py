@@ -202,9 +202,7 @@ def test_any_argument_survives_its_json_object(argument: str, name: str) -> None
 def test_the_worked_example_is_an_action(form: Form) -> None:
     told = actions.told(form, TOOLS)
     example = told.split("For example:\n\n")[1]
-    assert actions.read(form, example, TOOLS) == actions.Action(
-        "bash", "echo 'hello' > greeting.txt && cat greeting.txt"
-    )
+    assert actions.read(form, example, TOOLS) == actions.Action("bash", "ls -la")
     only: list[Tool] = [handover_tool(SUBMIT)]
     assert "bash" not in actions.told(form, only)
 

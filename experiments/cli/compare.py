@@ -29,14 +29,15 @@ def compare(
 def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) -> None:
     """Raises UnknownExperiment, StoreError."""
     from experiments.cli.terminal import console, one_line, say, warn
-    from experiments.statistics.comparison import SHARE, comparison, expiry_sources
+    from experiments.statistics.comparison import SHARE, comparison, expiry_sources, without_sandbox
     from experiments.store.reader import Reader
 
     with Reader(database) as reader:
         lines = comparison(reader, experiment, arms)
         sources = expiry_sources(reader, experiment)
+        bare = without_sandbox(reader, experiment)
         warn(reader.warnings)
-    say(f"experiment {one_line(experiment)}{_stamp(lines)}")
+    say(f"experiment {one_line(experiment)}{_stamp(lines, bare)}")
     console().print(_table(lines))
     for source in sources:
         line = next((line for line in lines if line["arm"] == source["arm"]), None)
@@ -78,10 +79,11 @@ def _table(lines: list[dict[str, Any]]) -> "Table":
     return made
 
 
-def _stamp(lines: list[dict[str, Any]]) -> str:
-    if all(line["simulated"] for line in lines):
-        return "  [simulated: models and time are simulated, prices and sandboxes are real]"
-    return ""
+def _stamp(lines: list[dict[str, Any]], bare: bool) -> str:
+    if not all(line["simulated"] for line in lines):
+        return ""
+    real = "prices are real, no sandbox held the commands" if bare else "prices and sandboxes are real"
+    return f"  [simulated: models and time are simulated, {real}]"
 
 
 def _expiry(source: dict[str, Any], line: dict[str, Any]) -> str:

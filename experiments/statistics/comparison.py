@@ -49,6 +49,11 @@ def expiry_sources(reader: Asker, experiment: str) -> list[Line]:
     return _lines(reader, EXPIRY, [experiment])
 
 
+def without_sandbox(reader: Asker, experiment: str) -> bool:
+    """Whether a trial of it ran in host mode."""
+    return bool(_lines(reader, "SELECT 1 FROM trials WHERE experiment = ? AND backend = 'host' LIMIT 1", [experiment]))
+
+
 def _lines(reader: Asker, sql: str, values: list[object]) -> list[Line]:
     names, rows = reader.query(sql, values)
     return [dict(zip(names, row, strict=True)) for row in rows]
