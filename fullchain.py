@@ -43,7 +43,7 @@ def run(
     import asyncio
 
     from experiments.errors import SpecError
-    from experiments.experiment import find_spec, load
+    from experiments.loading import find_spec, load
     from experiments.runner import run_experiment
 
     experiment = load(

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from agents.errors import RegistryError
-from agents.strict_yaml import read_yaml
+from agents.strict_yaml import MODELS, read_file, read_yaml
 
 WIDE = 1 << 20
 """Columns: no value is folded."""
@@ -16,13 +16,7 @@ WIDE = 1 << 20
 
 def read_models_file(path: Path) -> str:
     """What stands in it; "" when there is no such file. Raises RegistryError."""
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise RegistryError(f"{path}: cannot be read: {reason}") from None
+    return read_file(path, MODELS) if os.path.lexists(path) else ""
 
 
 def with_entry(source: str, written: str, name: str, fields: Mapping[str, object]) -> str:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from agents.errors import RegistryError
 from agents.model_entry import ModelEntry, ModelLimits
-from agents.strict_yaml import read_yaml
+from agents.strict_yaml import LIMIT, MODELS, read_file, read_yaml
 
 __all__ = ["PLACEHOLDER_KEY", "ModelEntry", "ModelLimits", "find_model", "key_of", "load_models", "load_providers"]
 
@@ -66,13 +66,10 @@ def _load(extra: Sequence[Path], draft: tuple[Path, str] | None) -> _Known:
     for path in extra:
         if draft is not None and path.absolute() == draft[0].absolute():
             continue
-        try:
-            written = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise RegistryError(f"{path}: cannot be read: {reason}") from None
-        _read(known, str(path), written)
+        _read(known, str(path), read_file(path, MODELS))
     if draft is not None:
+        if len(draft[1].encode()) > LIMIT:
+            raise MODELS.told(draft[0], MODELS.too_long)
         _read(known, str(draft[0]), draft[1])
     return known
 

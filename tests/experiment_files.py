@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from experiments.experiment import Experiment, load
+from experiments.experiment import Experiment
+from experiments.loading import load
 from experiments.store.reader import Reader
 
 SOLO = "  - {name: alone, topology: solo, roles: {solo: sim-deepseek-v4-flash}}\n"
@@ -12,7 +13,7 @@ PAIR = """\
     topology: planner_worker
     roles: {planner: sim-claude-opus-5-5, worker: sim-deepseek-v4-flash}
 """
-TASK = "bundled/archive-intake"
+TASK = "bundled/tenant-billing"
 
 WALL = {"wall_started_at", "wall_ended_at", "verifier_seconds", "verifier_output", "created_at"}
 """Columns that tell when and how fast the machine ran (tests print seconds); all others follow from the spec."""

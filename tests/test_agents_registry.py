@@ -302,6 +302,25 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_models([tmp_path / "gone.yaml"])
 
 
+def test_a_file_without_end_is_not_read_to_it() -> None:
+    with pytest.raises(RegistryError, match=r"^/dev/zero: longer than 1,000,000 bytes; a models file is a short YAML"):
+        load_models([Path("/dev/zero")])
+
+
+def test_what_a_file_would_hold_is_bounded_like_the_file(tmp_path: Path) -> None:
+    path, long = tmp_path / "models.yaml", FINE + "#" * 1_000_000
+    with pytest.raises(RegistryError, match=r"models\.yaml: longer than 1,000,000 bytes"):
+        load_models(draft=(path, long))
+    assert "mine" in load_models(draft=(path, long[:1_000_000]))
+
+
+def test_a_name_that_no_file_can_have_and_characters_that_no_yaml_has_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(RegistryError, match=r"cannot be read: embedded null byte$"):
+        load_models([tmp_path / "a\0b"])
+    with pytest.raises(RegistryError, match=r"no valid YAML: unacceptable character #x0000: .*position 0$"):
+        load(tmp_path, "\0")
+
+
 def test_an_unknown_model_is_answered_with_near_names() -> None:
     with pytest.raises(RegistryError, match="did you mean claude-opus-5-5"):
         find_model(load_models(), "claude-opus-5.5")

@@ -235,7 +235,7 @@ def test_a_closed_folder_is_named(
 
 def test_ctrl_c_before_the_first_trial_is_said(spec: Path) -> None:
     code = (
-        "import os, signal, sys\nimport experiments.experiment as module\nfrom experiments.cli import main\n"
+        "import os, signal, sys\nimport experiments.loading as module\nfrom experiments.cli import main\n"
         "load = module.load\n"
         # A shell's background job starts with SIGINT ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.experiment import find_spec, load
+from experiments.loading import find_spec, load
 from experiments.plan import Parts, Plan, PlannedArm, PlannedTask, changes, nonce, plan, trial_id
 from experiments.spec import Spec
 

@@ -15,7 +15,8 @@ import pytest
 from agents.simulated.app import simulated_provider
 from agents.simulated.serve import serve
 from experiments.bill import Billed, bill_folder, read_bill
-from experiments.experiment import Experiment, find_spec, load
+from experiments.experiment import Experiment
+from experiments.loading import find_spec, load
 from experiments.runner import run_experiment
 from experiments.statistics.comparison import SHARE, comparison, expiry_sources
 from experiments.store.reader import Reader

@@ -25,7 +25,8 @@ from experiments.budget import Budget
 from experiments.cli import main
 from experiments.cli.progress import Bar, Lines
 from experiments.errors import SpecError
-from experiments.experiment import Experiment, load
+from experiments.experiment import Experiment
+from experiments.loading import load
 from experiments.runner import _model_facts, run_experiment
 from experiments.standing import spent_so_far, standing
 from experiments.store.journal import Journal, journal_folder

@@ -6,7 +6,8 @@ from typing import Any
 from agents.simulated.app import simulated_provider
 from agents.simulated.serve import serve
 from experiments.bill import read_bill
-from experiments.experiment import Experiment, load
+from experiments.experiment import Experiment
+from experiments.loading import load
 from experiments.runner import run_experiment
 from harbor_tasks.format import bundled_tasks, load_tasks
 from tests.experiment_files import PAIR, rows, write_spec

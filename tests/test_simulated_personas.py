@@ -319,6 +319,8 @@ def test_a_persona_file_with_a_usage_field_is_refused(tmp_path: Path, line: str)
         ("skill: 0.6", "skill: 1.6", "skill"),
         ("solo: {turns: 28", "solo: {turns: 9", "turns must be at least"),
         ("model:", "model: [", "cannot be read as YAML"),
+        ("model:", "model: other\nmodel:", "line 3: cannot be read as YAML: 'model' stands twice"),
+        ("skill: 0.6", "skill: 2026-13-01", "skill: Input should be a valid number"),
     ],
 )
 def test_a_wrong_persona_file_is_named_with_its_field(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -339,6 +341,11 @@ async def test_skill_decides_which_script_is_played(task: Task, tmp_path: Path, 
             role.hear(task.instruction)
             await role.visit(place.execute, EPOCH)
             assert place.scripts == [script.encode()]
+
+
+def test_a_persona_file_without_end_is_not_read_to_it() -> None:
+    with pytest.raises(SimulatorError, match=r"^/dev/zero: longer than 1,000,000 bytes; a persona is a short YAML"):
+        load_personas(Path("/dev/zero"))
 
 
 async def test_a_users_persona_stands_beside_the_shipped_ones(tmp_path: Path) -> None:

@@ -113,10 +113,33 @@ def test_date_times_keep_their_zone(tmp_path: Path) -> None:
         ("- a\n- b\n", ": expected a mapping with name, tasks and arms at the top, found a list"),
         ("name: !!python/object/apply:os.system [true]\n", ":1: malformed YAML: could not determine a constructor"),
         ("a: &a [*a]\n", "a: unknown field"),
+        ("name: {{tiny}}\n", ":1: malformed YAML: a key must be a plain name"),
+        (GOOD + "seed: !!int ''\n", ":13: seed: expected a whole number such as 3, found ''"),
+        (GOOD + "prices_at: !!timestamp soon\n", ":13: prices_at: expected a date-time like 2026-11-24T12:00:00Z"),
+        (GOOD + f"seed: 1{':1' * 180}.5\n", ":13: seed: expected a whole number such as 3, found '1:1"),
+        (GOOD + f"seed: 0x{'f' * 5000}\n", ":13: seed: expected a whole number such as 3, found '0xff"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line_with_its_place_and_mend(tmp_path: Path, text: str, expected: str) -> None:
     assert expected in refusal(tmp_path, text)
+
+
+def test_a_merged_mapping_may_say_again_what_it_merges(tmp_path: Path) -> None:
+    base = "limits: &slow {max_turns: 3, command_timeout_s: 9}\n"
+    spec = GOOD.replace("parameters: {rounds: 2}", "parameters: {a: {b: &b {<<: *slow, max_turns: 4}}, c: {<<: *b}}")
+    limits = {"max_turns": 4, "command_timeout_s": 9}
+    assert read_spec(write(tmp_path, base + spec)).spec.arms[1].parameters == {"a": {"b": limits}, "c": limits}
+
+
+def test_a_file_without_end_is_not_read_to_it() -> None:
+    with pytest.raises(SpecError, match=r"^/dev/zero: longer than 1000000 bytes; a spec is a short YAML file$"):
+        read_spec(Path("/dev/zero"))
+
+
+def test_the_longest_file_is_read_and_a_byte_more_is_not(tmp_path: Path) -> None:
+    fill = "#" * (1_000_000 - len(GOOD))
+    assert read_spec(write(tmp_path, GOOD + fill)).spec.name == "tiny"
+    assert "longer than 1000000 bytes" in refusal(tmp_path, GOOD + fill + "#")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

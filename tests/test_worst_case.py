@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cost_model.price_card import PriceCard, PriceTier
 from cost_model.tokens import PROMPT_CLASSES, Tokens
-from experiments.experiment import load
+from experiments.loading import load
 from experiments.worst_case import arm_bounds, call_bound, sent_bound
 from tests.experiment_files import PAIR, SOLO, write_spec
 

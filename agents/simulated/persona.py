@@ -9,10 +9,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agents.simulated.errors import SimulatorError
+from agents.strict_yaml import LIMIT, FileKind, parse, read_file
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.policy import CachePolicy
 
@@ -37,6 +37,13 @@ EFFORTS: Mapping[str, float] = {
 """The words for effort, and how many times the usual length is thought then."""
 
 _SHIPPED = Path(__file__).parent / "personas"
+
+_PERSONAS = FileKind(
+    SimulatorError,
+    too_long=f"longer than {LIMIT:,} bytes; a persona is a short YAML file, see docs/simulated.md",
+    too_deep="nested too deep; expected a mapping of a persona's fields, see docs/simulated.md",
+    malformed="cannot be read as YAML: {}",
+)
 
 
 class _Part(BaseModel):
@@ -194,10 +201,7 @@ def load_personas(extra: Path | None = None) -> dict[str, Persona]:
 
 
 def _load(path: Path) -> Persona:
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SimulatorError(f"{path}: cannot be read as YAML: {' '.join(str(error).split())}") from None
+    _, data = parse(str(path), read_file(path, _PERSONAS), _PERSONAS)
     if not isinstance(data, dict):
         raise SimulatorError(f"{path}: expected a mapping of a persona's fields, see docs/simulated.md")
     try:

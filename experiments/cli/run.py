@@ -82,7 +82,7 @@ def _run(
     from experiments.cli.served import reach
     from experiments.cli.spending import agreed, out_of_money, print_pilot
     from experiments.cli.terminal import say
-    from experiments.experiment import find_spec, load
+    from experiments.loading import find_spec, load
 
     experiment = load(
         find_spec(spec), name=name, sandbox=sandbox, concurrency=concurrency, models=models,
