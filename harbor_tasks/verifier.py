@@ -1,6 +1,8 @@
 """Scores what an agent left in its sandbox, in Harbor's order: clear the reward, bring the tests, run them, read."""
 
+import secrets
 import shlex
+import signal
 from dataclasses import dataclass
 
 from harbor_tasks.errors import SandboxError
@@ -38,10 +40,10 @@ class Verdict:
 async def verify(task: Task, sandbox: Sandbox) -> Verdict:
     """Runs the task's tests on the sandbox as it stands. The agent's shell must be closed before.
 
-    tests/test.sh's exit code is ignored: its reward file alone decides, unless a signal ended it, since work under test
-    that kills its tests may have forged the reward. That, a missing or wrong reward, a time-out and a sandbox that
-    breaks give an unscored verdict with the reason, never a score. Raises TaskRefused when `[verifier] env` asks for
-    the host's variables.
+    tests/test.sh's exit code is ignored: its reward file alone decides, unless the code is that of a signal (129 to
+    192), since work under test that kills its tests may have forged the reward. That, a missing or wrong reward, a
+    time-out and a sandbox that breaks give an unscored verdict with the reason, never a score. Raises TaskRefused when
+    `[verifier] env` asks for the host's variables.
     """
     env = expand(task.config.verifier.env, table="verifier")
     timeout_s = task.config.verifier.timeout_sec
@@ -50,27 +52,26 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
         if prepared.exit_code != 0:
             return _unscored(f"verifier error: {LOGS} cannot be cleared: {prepared.text.strip()[:200]}")
         await sandbox.upload(task.tests, "/tests")
+        end = f"test.sh {secrets.token_hex(8)} ended with "
         run = await sandbox.exec(
-            f"chmod +x /tests/test.sh; /tests/test.sh >{STDOUT} 2>&1",
+            f"chmod +x /tests/test.sh; /tests/test.sh >{STDOUT} 2>&1; echo '{end}'$?",
             timeout_s=timeout_s,
             cwd=sandbox.workdir,
             env=env,
         )
+        said, _, code = run.text.partition(end)
         printed = await sandbox.read(STDOUT, limit=OUTPUT_LIMIT) or b""
-        output = printed.decode("utf-8", errors="replace") + run.text
+        output = printed.decode("utf-8", errors="replace") + said
         if run.timed_out:
             return _unscored(f"verifier timed out after {timeout_s:g} s", output, run.seconds)
-        if run.exit_code > 128 and run.text.strip():
-            # bash names the signal that ended its child. Whoever killed the tests may have written the reward.
-            return _unscored(
-                f"verifier error: tests/test.sh was killed ({run.text.strip()[-80:]})", output, run.seconds
-            )
+        if killed := _killed(code.strip() or str(run.exit_code), ended=bool(code)):
+            return _unscored(f"verifier error: tests/test.sh was killed ({killed})", output, run.seconds)
         as_json = await sandbox.read(f"{LOGS}/reward.json", limit=LIMIT + 1)
         as_text = await sandbox.read(f"{LOGS}/reward.txt", limit=LIMIT + 1) if as_json is None else None
     except SandboxError as error:
         return _unscored(f"verifier error: {error}")
     if as_json is None and as_text is None:
-        return _unscored(f"reward missing (tests/test.sh ended with {run.exit_code})", output, run.seconds)
+        return _unscored(f"reward missing (tests/test.sh ended with {code.strip()})", output, run.seconds)
     try:
         rewards = parse_json(as_json) if as_json is not None else parse_text(as_text or b"")
     except RewardInvalid as error:
@@ -93,6 +94,17 @@ def _prepare(workdir: str) -> str:
         "for path in reward.txt reward.json test-stdout.txt; do "
         "rm -rf $path 2>/dev/null || { chmod -R u+rwx $path; rm -rf $path || exit; }; done"
     )
+
+
+def _killed(code: str, *, ended: bool) -> str | None:
+    """What ended the tests when it was not they themselves. `ended`: their shell lived to tell their exit code.
+
+    Whoever killed them may have written the reward; a script that ends itself with the code of a signal is rare.
+    """
+    number = int(code) - 128 if code.isdecimal() else 0
+    if 0 < number <= 64:
+        return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return None if ended else "with the shell that ran it"
 
 
 def _unscored(reason: str, output: str = "", seconds: float = 0.0) -> Verdict:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from agents.clock import Clock, VirtualClock, WallClock
 from agents.errors import DeadlinePassed
 from cost_model.calls import CallEnded, CallSent, Outcome, SpendingStopped
+from cost_model.policies import POLICIES
 from cost_model.price_card import PriceCard
 from experiments import budget as budget_module
 from experiments.budget import Budget, SpendingStalled, amount
@@ -82,9 +84,12 @@ def end(key: str, tokens: tuple[int, int] | None, outcome: Outcome = "complete",
 
 def book(
     budget: Budget | None, clock: Clock | None = None, rank: int = 0, notes: Notebook | None = None,
-    waited: Callable[[CallSent, datetime], None] = lambda call, began: None,
+    waited: Callable[[CallSent, datetime], None] = lambda call, began: None, card: PriceCard = CARD,
 ) -> SpendingBook:  # fmt: skip
-    return SpendingBook(notes or Notebook(), lambda model, at: CARD, clock or VirtualClock(EPOCH), budget, rank, waited)
+    return SpendingBook(
+        notes or Notebook(), lambda model, at: card, lambda model: POLICIES["anthropic-1024"],
+        clock or VirtualClock(EPOCH), budget, rank, waited,
+    )  # fmt: skip
 
 
 cents = st.integers(1, 500).map(lambda value: Decimal(value) / 100)
@@ -106,9 +111,11 @@ def test_spending_passes_the_budget_by_less_than_one_call_whatever_is_in_flight(
         try:
             for number, (worst, percent, pause) in enumerate(calls):
                 key = f"{rank}/{number}"
-                if not budget.take(key, worst, rank):
+                if budget.take(key, worst, rank):
+                    assert budget.spent < usd
+                else:
+                    # Let through in time, a waiter may wake after another call has used up the money.
                     await budget.wait(key, worst, rank)
-                assert budget.spent < usd
                 for _ in range(pause):
                     await asyncio.sleep(0)
                 budget.settle(key, worst * percent / 100)
@@ -211,6 +218,26 @@ async def test_a_call_counts_with_its_cost_and_with_its_worst_case_where_that_is
     spending.close()
     assert budget.held == 0
     assert budget.spent == cost
+
+
+async def test_an_answer_that_never_told_its_length_counts_with_its_worst_case() -> None:
+    budget = Budget(Decimal(10))
+    spending = book(budget)
+    await spending.sent(replace(call("t/1"), flavour="anthropic_messages"))
+    usage = {"input_tokens": 1000, "message_start": {"output_tokens": 1}}
+    spending.ended(replace(end("t/1", None), usage=usage))
+    assert (budget.spent, spending.usd) == (WORST, Decimal("0.00402"))
+
+
+@pytest.mark.parametrize(("lifetime", "usd"), [(None, "0.005"), ("5m", "0.005"), ("1h", "0.008")])
+async def test_a_write_of_untold_lifetime_counts_as_the_one_that_was_asked_for(lifetime: str | None, usd: str) -> None:
+    card = replace(CARD, usd_per_mtok={**CARD.usd_per_mtok, "cache_write_5m": Decimal(5), "cache_write_1h": Decimal(8)})
+    budget = Budget(Decimal(10))
+    spending = book(budget, card=card)
+    await spending.sent(replace(call("t/1"), flavour="anthropic_messages", lifetime=lifetime))
+    usage = {"input_tokens": 0, "cache_creation_input_tokens": 1000, "output_tokens": 0}
+    spending.ended(replace(end("t/1", None), usage=usage))
+    assert budget.spent == spending.usd == Decimal(usd)
 
 
 async def test_without_a_budget_everything_is_let_through_and_added_up() -> None:

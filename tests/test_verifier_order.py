@@ -58,10 +58,23 @@ async def test_a_closed_directory_where_the_verifier_writes_is_removed(tmp_path:
     assert (await verdict(tmp_path, before=before)).reward == 0.0
 
 
-async def test_a_reward_beside_tests_that_were_killed_does_not_count(tmp_path: Path) -> None:
-    found = await verdict(tmp_path, "#!/bin/bash\necho 1 >/logs/verifier/reward.txt\nkill -9 $$\n")
+@pytest.mark.parametrize(
+    ("kill", "why"),
+    [
+        ("kill -9 $$", "killed (SIGKILL)"),
+        # bash says nothing of these two.
+        ("kill -PIPE $$", "killed (SIGPIPE)"),
+        ("trap - INT; kill -INT $$", "killed (SIGINT)"),
+        ("kill -9 $$ $PPID", "killed (SIGKILL)"),
+        ("kill -PIPE $PPID; sleep 5", "killed (SIGPIPE)"),
+        ("kill -ALRM $(ps -o ppid= $PPID); sleep 5", "killed (with the shell that ran it)"),
+        ("kill -RTMIN+3 $$", "killed (signal 37)"),
+    ],
+)
+async def test_a_reward_beside_tests_that_were_killed_does_not_count(tmp_path: Path, kill: str, why: str) -> None:
+    found = await verdict(tmp_path, f"#!/bin/bash\necho 1 >/logs/verifier/reward.txt\n{kill}\n")
     assert found.reward is None
-    assert (found.unscored_reason or "").startswith("verifier error: tests/test.sh was killed")
+    assert why in (found.unscored_reason or "")
 
 
 async def test_a_process_that_the_agent_left_running_cannot_write_the_reward(tmp_path: Path) -> None:
