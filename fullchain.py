@@ -75,7 +75,11 @@ def price(
     flavour: str, usage: Mapping[str, object], model: str, at: datetime, *, prices: Sequence[str | PathLike[str]] = ()
 ) -> Decimal:
     """Dollars of one call at list price: `usage` is the provider's raw object, `flavour` its API (anthropic_messages,
-    openai_chat), `model` a price reference, `at` an aware moment, `prices` further price files."""
+    openai_chat, openai_responses), `model` a price reference, `at` an aware moment, `prices` further price files.
+
+    Cache writes whose lifetime the usage does not tell have the model's price of `cache_write_unknown`: on the public
+    list that of the provider's default lifetime; a price file must name it (PriceMissing). Raises UsageError when the
+    usage contradicts itself, lacks a number, or was not billed at standard prices (a tier, a speed, a region)."""
     from cost_model.prices import PriceBook
     from cost_model.usage import normalise
 

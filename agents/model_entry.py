@@ -10,7 +10,34 @@ from cost_model.policies import POLICIES
 
 CacheRequest = Literal["automatic", "marks", "breakpoints", "retention", "options"]
 
-_OURS_IN_THE_BODY = ("model", "messages", "input", "system", "instructions", "tools", "stream")
+_OURS = "every call sends its own"
+_LENGTH = "an answer's length is bounded by `limits.max_output_tokens`"
+_PRICE = "it changes what a call costs, and calls are priced and bounded as one answer at the standard price"
+_LIFETIME = "`caching` of the entry and `lifetime` of a role ask for it, and writes are priced as these say"
+_UNSEEN = "it lets the provider bill what no request and no price of this entry shows"
+_NOT_IN_THE_BODY = {
+    **dict.fromkeys(("model", "messages", "input", "system", "instructions", "tools", "stream"), _OURS),
+    **dict.fromkeys(
+        ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "n_predict"), _LENGTH
+    ),
+    **dict.fromkeys(
+        (
+            "n", "best_of", "candidate_count", "num_return_sequences", "service_tier", "speed", "inference_geo",
+            "billing_policy", "background", "background_options", "prediction", "modalities", "audio",
+        ),
+        _PRICE,
+    ),
+    **dict.fromkeys(("cache_control", "prompt_cache_options", "prompt_cache_retention"), _LIFETIME),
+    **dict.fromkeys(
+        (
+            "previous_response_id", "conversation", "prompt", "thread", "container", "context_management", "compaction",
+            "mcp_servers", "web_search_options", "search_parameters", "enable_search", "plugins", "models", "fallbacks",
+        ),
+        _UNSEEN,
+    ),
+}  # fmt: skip
+"""What no entry may set, and why: the books and the budget's bound would be wrong."""
+
 _OURS_IN_THE_HEADERS = ("authorization", "x-api-key", "content-type", "content-length", "accept-encoding", "host")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")
@@ -60,7 +87,7 @@ class ModelEntry(BaseModel):
     actions: Literal["tools", "json_schema", "fenced"] = "tools"
     """How the model acts: native tool calls, one JSON object by a schema, or one fenced block."""
     extra_body: dict[str, JsonValue] = {}
-    """Laid over the top level of every request."""
+    """Laid over the top level of every request; what bounds or multiplies the money is not for it to set."""
     headers: dict[str, str] = {}
     """Sent with every request."""
 
@@ -111,9 +138,9 @@ class ModelEntry(BaseModel):
     @field_validator("extra_body")
     @classmethod
     def _leaves_the_lane_alone(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        for name in _OURS_IN_THE_BODY:
-            if name in value:
-                raise ValueError(f"{name!r} is not for an entry to set: every call sends its own")
+        for name in value:
+            if name in _NOT_IN_THE_BODY:
+                raise ValueError(f"{name!r} is not for an entry to set: {_NOT_IN_THE_BODY[name]}")
         return value
 
     @field_validator("headers")

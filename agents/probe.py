@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from agents.actions import told
 from agents.clients import ClientOptions, Reply, ToolResult, connect
 from agents.clock import Clock
-from agents.errors import RegistryError
+from agents.errors import RegistryError, TryFailed
 from agents.model_entry import ModelEntry
 from agents.registry import key_of
 from agents.retry import with_retries
@@ -137,6 +137,8 @@ class Probe:
         self._nonce = nonce
         self._turn = 0
         self._waiting: Reply | None = None
+        self.failed: TryFailed | None = None
+        """Why the latest try that brought no answer did not."""
 
     async def first(self) -> Exchange:
         """Raises ProviderRefused and VisitEnded as `agents.retry.with_retries` does, and what the book raises."""
@@ -160,7 +162,7 @@ class Probe:
         call = CurrentCall(self._identity(), self._clock, self._book)
         async with self._clock.lane(self._lane.name):
             reply = await with_retries(
-                lambda: self._client.ask(self._lane, call),
+                lambda: self._try(call),
                 name=self._entry.name,
                 sleep=self._clock.sleep,
                 tries=TRIES,
@@ -170,6 +172,13 @@ class Probe:
         self._waiting = reply
         acted, mend = _judged(reply)
         return Exchange(self._tape.calls[call.key], self._tape.ends[call.key], reply, acted, mend)
+
+    async def _try(self, call: CurrentCall) -> Reply:
+        try:
+            return await self._client.ask(self._lane, call)
+        except TryFailed as error:
+            self.failed = error
+            raise
 
     def _identity(self) -> CallIdentity:
         entry = self._entry

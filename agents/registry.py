@@ -6,6 +6,7 @@ provider and model, and then from what its provider has in common (`providers:`)
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -19,6 +20,9 @@ from agents.model_entry import ModelEntry, ModelLimits
 from agents.strict_yaml import LIMIT, MODELS, read_file, read_yaml
 
 __all__ = ["PLACEHOLDER_KEY", "ModelEntry", "ModelLimits", "find_model", "key_of", "load_models", "load_providers"]
+
+_VISIBLE = re.compile(r"[!-~]+")
+"""What a key is made of: with anything else it fits into no header."""
 
 PLACEHOLDER_KEY = "none"
 """Sent where no key is needed: the SDKs insist on one."""
@@ -84,12 +88,17 @@ def find_model(models: Mapping[str, ModelEntry], name: str) -> ModelEntry:
 
 
 def key_of(entry: ModelEntry) -> str:
-    """The key from the environment. Raises RegistryError naming the variable that is missing."""
+    """The key from the environment. Raises RegistryError naming the variable that is missing or holds no key."""
     if entry.key_variable is None:
         return PLACEHOLDER_KEY
     key = os.environ.get(entry.key_variable, "").strip()
     if not key:
         raise RegistryError(f"model {entry.name}: set the environment variable {entry.key_variable} to your key")
+    if not _VISIBLE.fullmatch(key):
+        raise RegistryError(
+            f"model {entry.name}: what is in {entry.key_variable} is no key: a line break, a space or a character "
+            "beyond ASCII stands within it; copy the key anew, alone and on one line"
+        )
     return key
 
 
@@ -199,8 +208,10 @@ def _first_fault(name: str, error: ValidationError) -> str:
     field = ".".join(str(part) for part in (f"models.{name}", *place))
     if fault["type"] == "extra_forbidden":
         return f"{field}: unknown field{_did_you_mean(str(fault['loc'][-1]))}"
+    if fault["type"] == "missing":
+        return f"{field}: is missing; add it, or name a `provider` whose defaults have it"
     message = str(fault["msg"]).removeprefix("Value error, ")
-    given = "" if isinstance(fault["input"], dict) or fault["type"] == "missing" else f", not {fault['input']!r}"
+    given = "" if isinstance(fault["input"], dict) else f", not {fault['input']!r}"
     return f"{field}: {message}" + ("" if fault["type"] == "value_error" else given)
 
 

@@ -26,7 +26,7 @@ class FileKind:
     missing: str = "cannot be read: {}"
     unreadable: str = "cannot be read: {}"
     no_text: str = "cannot be read: it is not UTF-8 text"
-    malformed: str = "no valid YAML: {}"
+    malformed: str = "no valid YAML: {}; mend that line"
     twice: str = "{!r} stands twice"
     line: str = "{}: line {}"
 
@@ -38,6 +38,7 @@ MODELS = FileKind(
     RegistryError,
     too_long=f"longer than {LIMIT:,} bytes; a models file is a short YAML file",
     too_deep="nested too deep; give each model its fields under `models:`",
+    missing="no such models file; give the path of one (`fullchain models add` writes it)",
 )
 
 
@@ -79,7 +80,7 @@ def parse(source: str, written: str, kind: FileKind) -> tuple[yaml.Node | None, 
     except RecursionError:
         raise kind.told(source, kind.too_deep) from None
     except (ValueError, OverflowError) as error:
-        raise kind.told(source, kind.malformed, f"{error}; write that character itself") from None
+        raise kind.told(source, kind.malformed, f"{error}: write that character itself") from None
 
 
 def read_yaml(source: str, written: str) -> object:

@@ -16,7 +16,8 @@ from cost_model.tokens import Tokens
 class CallFact:
     """What the fold must know of a call.
 
-    `tokens` None: the usage never came or contradicted itself. `lifetime` is the cache lifetime asked for, None for the
+    `tokens` None: the usage never came or contradicted itself. `output_untold`: of the output they hold no more than is
+    certain, though the answer ended well. `lifetime` is the cache lifetime asked for, None for the
     policy's default. `prompt` holds the blocks that were sent, the head (tools and system text) first; `prompt_bytes`
     is the size of the request. `billed_usd` is the provider's own bill. Times are aware.
     """
@@ -35,6 +36,7 @@ class CallFact:
     prompt_bytes: int
     max_output_tokens: int | None
     billed_usd: Decimal | None = None
+    output_untold: bool = False
 
     @property
     def served(self) -> bool:

@@ -51,8 +51,8 @@ class CallSent:
 class CallEnded:
     """Written once, when the response is closed, whatever happened.
 
-    `usage` is the provider's raw usage object as it came (for a stream: every field's last non-null value), None when
-    none came. `status` is the HTTP status, None without a response.
+    `usage` is the provider's raw usage object as it came (for a stream: every field's last non-null value), with what
+    stood beside it and bears on its price, None when none came. `status` is the HTTP status, None without a response.
     """
 
     key: str

@@ -2,11 +2,14 @@
 
 CostError
 ├── UsageError      a provider's usage object contradicts itself; the raw object is kept in `raw`
+│   └── OutputUntold    its prompt is known and its output is not; `told` holds what is
 ├── PriceMissing    no price is known for a model: an error before the run, never $0
 └── PriceFileError  a price file that a person wrote is wrong; the message names file, field and mend
 """
 
 from collections.abc import Mapping
+
+from cost_model.tokens import Tokens
 
 
 class CostError(Exception):
@@ -17,6 +20,14 @@ class UsageError(CostError):
     def __init__(self, message: str, raw: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
         self.raw = raw
+
+
+class OutputUntold(UsageError):
+    """`told`: the whole prompt, and of the output what is certain: there were at least so many tokens."""
+
+    def __init__(self, message: str, raw: Mapping[str, object] | None, told: Tokens) -> None:
+        super().__init__(message, raw)
+        self.told = told
 
 
 class PriceMissing(CostError):

@@ -144,7 +144,8 @@ def unknown_charges(
 def unfinished_output(
     bill: Sequence[Charge], call: str, model: str, card: PriceCard, tokens: Tokens, max_output_tokens: int | None
 ) -> tuple[Charge, ...]:
-    """The bill of a call that broke off after its usage had come: of the output it tells the least, not the whole."""
+    """The bill of a call whose prompt is known: of the output its usage tells the least, not the whole, because the
+    answer broke off or never said how long it was."""
     prompt_lines = [charge for charge in bill if charge.cause != OUTPUT]
     longest = max(tokens.output, MOST_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens)
     low = card.usd("output", tokens.output, tokens.prompt)

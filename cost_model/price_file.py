@@ -167,7 +167,9 @@ def load_prices(path: Path) -> list[PriceEntry]:
         text = content.decode()
         document = tomllib.loads(text, parse_float=Decimal)
     except OSError as error:
-        raise PriceFileError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise PriceFileError(
+            f"{path}: cannot be read ({error.strerror or error}); give the path of a price file"
+        ) from error
     except UnicodeDecodeError as error:
         raise PriceFileError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except (ValueError, ArithmeticError, RecursionError) as error:

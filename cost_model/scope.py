@@ -13,6 +13,7 @@ from cost_model.ledger import Basis, Charge, charges, unfinished_output, unknown
 from cost_model.prefixes import Path, Prefixes, Write, touch, written_depth
 from cost_model.split import LaneState, split
 from cost_model.tokens import Tokens
+from cost_model.writes import settle_writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,31 +94,16 @@ def _explain_call(call: CallFact, lane: LaneState, model: _Model) -> ExplainedCa
 def _explain_known(
     call: CallFact, reported: Tokens, idle_s: float | None, lane: LaneState, model: _Model, path: Path
 ) -> ExplainedCall:
-    tokens = _settle_writes(call, reported)
+    tokens = settle_writes(reported, policy=call.policy, lifetime=call.lifetime, card=call.card)
     stretches, kept = split(call, tokens, lane, path)
     foreign = tokens.cache_read if _foreign(call, tokens.cache_read, model, path) else 0
     touch(path, call.requested_at, kept=kept, write=_write(call), total=tokens.prompt)
     bill = charges(call.key, call.model, call.card, tokens, stretches)
-    finished = call.outcome in ("complete", "refused")
+    finished = call.outcome == "refused" or (call.outcome == "complete" and not call.output_untold)
     if not finished:
         bill = unfinished_output(bill, call.key, call.model, call.card, tokens, call.max_output_tokens)
     basis: Basis = "reported" if tokens == reported else "arithmetic"
     return replace(_result(call, idle_s, tokens, bill, exact=finished, basis=basis), unexplained_read=foreign)
-
-
-def _settle_writes(call: CallFact, tokens: Tokens) -> Tokens:
-    """Books writes of a lifetime that the usage does not tell under the lifetime that the request asked for.
-
-    Where the default was asked for and the card only knows a general price of a write, they stay as they are.
-    """
-    asked = call.lifetime or call.policy.default_lifetime
-    known_as = None if asked is None else call.policy.write_class.get(asked)
-    if not tokens.cache_write_unknown or known_as is None:
-        return tokens
-    if call.card.lacking([known_as]) and asked == call.policy.default_lifetime:
-        return tokens
-    told: dict[str, int] = {known_as: tokens.of(known_as) + tokens.cache_write_unknown}
-    return replace(tokens, cache_write_unknown=0, **told)
 
 
 def _foreign(call: CallFact, read: int, model: _Model, path: Path) -> bool:

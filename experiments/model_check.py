@@ -18,6 +18,7 @@ from cost_model.policies import POLICIES, charged_classes
 from cost_model.price_card import SELF_HOSTED, PriceCard
 from cost_model.prices import PriceBook
 from cost_model.usage import normalise
+from cost_model.writes import settle_writes
 from experiments.model_findings import (
     WRITES,
     CheckedCall,
@@ -31,6 +32,9 @@ from experiments.worst_case import PROVIDER_TOKENS, call_bound
 
 if TYPE_CHECKING:
     from agents.transport.streaming_asgi import ASGIApp
+
+CALL_LIMIT_S = 600.0
+"""Real time that one call of a check may take: its answers are short, and a slow machine of one's own reads slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ async def check_model(
     tape = Tape()
     clock = VirtualClock(DEFAULT_EPOCH) if entry.simulated else WallClock()
     simulator = _simulator() if entry.simulated and simulator_url is None else None
-    async with open_http(simulator=simulator, simulator_url=simulator_url) as http:
+    async with open_http(simulator=simulator, simulator_url=simulator_url, call_limit_s=CALL_LIMIT_S) as http:
         probe = Probe(
             entry,
             http=http,
@@ -87,7 +91,7 @@ async def check_model(
         try:
             first = _checked(await probe.first(), entry, card, None)
         except (SpendingStopped, VisitEnded) as end:
-            raise _unanswered(entry, tape, end) from end
+            raise _unanswered(entry, probe, end) from end
         calls = [first]
         findings = list(findings_of_call(first, entry))
         try:
@@ -97,7 +101,7 @@ async def check_model(
                 raise
             findings.append(second_refused(str(error)))
         except (SpendingStopped, VisitEnded) as end:
-            findings.append(second_refused(str(_unanswered(entry, tape, end))))
+            findings.append(second_refused(str(_unanswered(entry, probe, end))))
         else:
             calls.append(second)
             findings += findings_of_call(second, entry)
@@ -129,15 +133,14 @@ def _simulator() -> "ASGIApp":
     return simulated_provider(tasks=[])
 
 
-def _unanswered(entry: ModelEntry, tape: Tape, end: Exception) -> ProviderRefused:
+def _unanswered(entry: ModelEntry, probe: Probe, end: Exception) -> ProviderRefused:
     """What ended the asking, in one line: the last try's own error, or that the prompt is too long."""
     if isinstance(end, VisitEnded):
         return ProviderRefused(
             f"{entry.name}: the prompt of the check is longer than the model takes",
             advice=f"mend context_tokens: {entry.limits.context_tokens} of its entry, or the server's context size",
         )
-    told = next((ended.error for ended in reversed(tape.ends.values()) if ended.error), "a try broke off")
-    return ProviderRefused(f"{entry.name}: {told}", advice=str(end))
+    return ProviderRefused(f"{entry.name}: {probe.failed or 'a try broke off'}", advice=str(end))
 
 
 def _checked(exchange: Exchange, entry: ModelEntry, card: PriceCard, before: CheckedCall | None) -> CheckedCall:
@@ -147,7 +150,8 @@ def _checked(exchange: Exchange, entry: ModelEntry, card: PriceCard, before: Che
     try:
         if ended.usage is not None:
             tokens = normalise(exchange.sent.flavour, raw)
-            usd = card.cost(tokens)
+            settled = settle_writes(tokens, policy=POLICIES[entry.cache], lifetime=exchange.sent.lifetime, card=card)
+            usd = card.cost(settled)
     except (UsageError, PriceMissing):
         # Told as a finding.
         pass

@@ -23,7 +23,7 @@ SPECS = FileKind(
     missing="no such spec file; give a path, or the name of a shipped spec",
     unreadable="cannot be read ({}); give a readable YAML file",
     no_text="not UTF-8 text (byte {}); save the file as UTF-8",
-    malformed="malformed YAML: {}",
+    malformed="malformed YAML: {}; mend that line",
     twice="the key {!r} stands twice; keep one of them",
     line="{}:{}",
 )

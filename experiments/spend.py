@@ -11,11 +11,13 @@ from decimal import Decimal
 
 from agents.clock import Clock
 from cost_model.calls import Book, CallEnded, CallSent
-from cost_model.errors import PriceMissing, UsageError
+from cost_model.errors import OutputUntold, PriceMissing, UsageError
+from cost_model.policy import CachePolicy
 from cost_model.price_card import PriceCard
 from cost_model.usage import normalise
 from cost_model.usage.billed import billed_usd
 from cost_model.usage.fields import MOST_TOKENS
+from cost_model.writes import settle_writes
 from experiments.budget import MOST_USD, Budget
 from experiments.worst_case import bound_of
 
@@ -31,15 +33,18 @@ class SpendingBook:
         self,
         book: Book,
         card: Callable[[str, datetime], PriceCard],
+        policy: Callable[[str], CachePolicy],
         clock: Clock,
         budget: Budget | None,
         rank: int,
         waited: Callable[[CallSent, datetime], None],
     ) -> None:
-        """`card(model, requested_at)` gives a registry model's prices. Of the calls that wait for money the one of the
-        lowest `rank` goes first; `waited(call, began)` is told of it afterwards. `budget` None lets all through."""
+        """`card(model, requested_at)` gives a registry model's prices, `policy(model)` its cache. Of the calls that
+        wait for money the one of the lowest `rank` goes first; `waited(call, began)` is told of it afterwards. `budget`
+        None lets all through."""
         self._book = book
         self._card = card
+        self._policy = policy
         self._clock = clock
         self._budget = budget
         self._rank = rank
@@ -101,7 +106,7 @@ class SpendingBook:
 
     def _known_cost(self, sent: CallSent, call: CallEnded) -> Decimal | None:
         """What the ledger will know the call to cost: the bill, else the list price of a whole answer; else None."""
-        listed, billed = self._list_price(sent, call), None
+        (listed, whole), billed = self._list_price(sent, call), None
         if listed is not None:
             self.usd += listed
         if call.usage is not None:
@@ -111,16 +116,25 @@ class SpendingBook:
             return billed
         if call.outcome == "refused":
             return listed or Decimal(0)
-        return listed if call.outcome == "complete" else None
+        return listed if call.outcome == "complete" and whole else None
 
-    def _list_price(self, sent: CallSent, call: CallEnded) -> Decimal | None:
-        """None where the usage never came or cannot be believed: the stored call says why."""
+    def _list_price(self, sent: CallSent, call: CallEnded) -> tuple[Decimal | None, bool]:
+        """Dollars for what was told, and whether that is all. None where the usage never came or cannot be believed:
+        the stored call says why."""
         if call.usage is None:
-            return None
+            return None, False
+        whole = True
         try:
             tokens = normalise(sent.flavour, call.usage)
-            if tokens.prompt + tokens.output > MOST_TOKENS:
-                return None
-            return self._card(sent.model, sent.requested_at).cost(tokens)
-        except (UsageError, PriceMissing):
-            return None
+        except OutputUntold as error:
+            tokens, whole = error.told, False
+        except UsageError:
+            return None, False
+        if tokens.prompt + tokens.output > MOST_TOKENS:
+            return None, False
+        try:
+            card = self._card(sent.model, sent.requested_at)
+            settled = settle_writes(tokens, policy=self._policy(sent.model), lifetime=sent.lifetime, card=card)
+            return card.cost(settled), whole
+        except PriceMissing:
+            return None, False

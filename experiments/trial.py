@@ -17,6 +17,7 @@ from agents.clock import Clock, VirtualClock, WallClock
 from agents.crew import Limits, Seat, hire
 from agents.errors import ProviderRefused, VisitEnded
 from cost_model.calls import CallSent, SpendingStopped
+from cost_model.policies import POLICIES
 from experiments.budget import Budget
 from experiments.errors import StoreError
 from experiments.experiment import Arm, Experiment
@@ -89,7 +90,13 @@ class _Attempt:
         self.started_at = self.clock.now()
         self.wall_started_at = datetime.now(UTC)
         self.spend = SpendingBook(
-            self.book, experiment.card, self.clock, bench.budget, trial.position, self._waited_for_money
+            self.book,
+            experiment.card,
+            lambda model: POLICIES[experiment.models[model].cache],
+            self.clock,
+            bench.budget,
+            trial.position,
+            self._waited_for_money,
         )
         self.changed: bool | None = None
 

@@ -6,9 +6,8 @@ import pytest
 
 from agents.errors import RegistryError
 from agents.model_entry import ModelEntry
-from agents.registry import PLACEHOLDER_KEY, find_model, key_of, load_models
+from agents.registry import find_model, load_models
 from agents.simulated.persona import load_personas
-from agents.wire_text import one_line, wire_text
 from cost_model.errors import PriceMissing
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.prices import PriceBook
@@ -134,6 +133,31 @@ def test_a_file_of_the_user_adds_models_and_replaces_shipped_ones(tmp_path: Path
             ("    cache: none", "    cache: none\n    extra_body: {seed: 1, messages: []}"),
             "models.mine.extra_body: 'messages' is not for an entry to set",
         ),
+        *(
+            (("    cache: none", f"    cache: none\n    extra_body: {{seed: 1, {name}: null}}"), told)
+            for name, told in [
+                ("max_tokens", "models.mine.extra_body: 'max_tokens' is not for an entry to set: an answer's length"),
+                (
+                    "max_completion_tokens",
+                    "'max_completion_tokens' is not for an entry to set: an answer's length is b",
+                ),
+                (
+                    "max_output_tokens",
+                    "is not for an entry to set: an answer's length is bounded by `limits.max_output",
+                ),
+                ("best_of", "'best_of' is not for an entry to set: it changes what a call costs"),
+                ("service_tier", "'service_tier' is not for an entry to set: it changes what a call costs"),
+                ("speed", "'speed' is not for an entry to set: it changes what a call costs"),
+                ("inference_geo", "'inference_geo' is not for an entry to set: it changes what a call costs"),
+                ("prompt_cache_retention", "is not for an entry to set: `caching` of the entry and `lifetime` of a"),
+                ("previous_response_id", "is not for an entry to set: it lets the provider bill what no request"),
+                ("models", "'models' is not for an entry to set: it lets the provider bill what no request and no pr"),
+            ]
+        ),
+        (
+            ("    cache: none", "    cache: none\n    extra_body: {'n': 8}"),
+            "extra_body: 'n' is not for an entry to set",
+        ),
         (
             ("    cache: none", "    cache: none\n    extra_body: {at: 2026-01-01}"),
             "models.mine.extra_body: input was not",
@@ -156,7 +180,7 @@ def test_a_file_of_the_user_adds_models_and_replaces_shipped_ones(tmp_path: Path
         ),
         (
             ("    base_url: https://api.example.com/v1/\n", ""),
-            "models.mine.base_url: Field required (provider 'example'",
+            "models.mine.base_url: is missing; add it, or name a `provider` whose defaults have it (provider 'example'",
         ),
         (
             ("    key_variable: EXAMPLE_KEY\n", "    like: gpt-5.5\n"),
@@ -168,7 +192,7 @@ def test_a_file_of_the_user_adds_models_and_replaces_shipped_ones(tmp_path: Path
         (("https://api", "api"), "models.mine.base_url: expected an http(s) address"),
         (("cache: none", "cache: nome"), "models.mine.cache: unknown cache policy 'nome'; there are anthropic-1024"),
         (("max_output_tokens: 1000", "max_output_tokens: -1"), "models.mine.limits.max_output_tokens: "),
-        (("    model: m-1\n", ""), "models.mine.model: Field required"),
+        (("    model: m-1\n", ""), "models.mine.model: is missing; add it"),
         (("  mine:", "  mine: 3\n  other:"), "models.mine: expected fields"),
         (("models:", "model:"), "expected `models:` with an entry under each model's name"),
         (("provider:", "provider: ["), "line 5: no valid YAML"),
@@ -298,7 +322,7 @@ def test_our_own_prices_agree_with_the_public_list_where_both_know_one(ref: str)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RegistryError, match=r"gone\.yaml: cannot be read: No such file"):
+    with pytest.raises(RegistryError, match=r"gone\.yaml: no such models file; give the path of one"):
         load_models([tmp_path / "gone.yaml"])
 
 
@@ -317,7 +341,9 @@ def test_what_a_file_would_hold_is_bounded_like_the_file(tmp_path: Path) -> None
 def test_a_name_that_no_file_can_have_and_characters_that_no_yaml_has_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(RegistryError, match=r"cannot be read: embedded null byte$"):
         load_models([tmp_path / "a\0b"])
-    with pytest.raises(RegistryError, match=r"no valid YAML: unacceptable character #x0000: .*position 0$"):
+    with pytest.raises(
+        RegistryError, match=r"no valid YAML: unacceptable character #x0000: .*position 0; mend that line$"
+    ):
         load(tmp_path, "\0")
 
 
@@ -326,23 +352,3 @@ def test_an_unknown_model_is_answered_with_near_names() -> None:
         find_model(load_models(), "claude-opus-5.5")
     with pytest.raises(RegistryError, match="unknown model 'zzz': `fullchain models list` names all"):
         find_model(load_models(), "zzz")
-
-
-def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = load_models()
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    with pytest.raises(RegistryError, match="set the environment variable ANTHROPIC_API_KEY"):
-        key_of(models["claude-opus-5-5"])
-    monkeypatch.setenv("ANTHROPIC_API_KEY", " k1 ")
-    assert key_of(models["claude-opus-5-5"]) == "k1"
-    assert key_of(models["local"]) == key_of(models["sim-claude-opus-5-5"]) == PLACEHOLDER_KEY
-
-
-def test_one_line_is_one_bounded_line_without_keys() -> None:
-    told = one_line("no\n\n  such key: abc123 or sk-ant-REDACTED " + "x" * 999, ["abc123", ""])
-    assert told.startswith("no such key: [key] or [key] xxx")
-    assert len(told) == 300
-
-
-def test_wire_text_can_always_be_encoded() -> None:
-    assert wire_text("a\0b\ud83d\ude00\udc00é").encode().decode() == "a\ufffdb😀\ufffdé"

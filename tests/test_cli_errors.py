@@ -65,7 +65,7 @@ def spec(tmp_path: Path) -> Path:
         ("solo: sim-claude-opus-5-5", "solo: {model: sim-deepseek-v4-flash, lifetime: 1h}", "has no lifetime '1h'"),
         ("name: tiny", "name: tiny\nmodels: [none.yaml]", "spec.yaml:2: models[0]: "),
         ("name: tiny", "name: tiny\nprices: [none.toml]", "spec.yaml:2: prices[0]: "),
-        ("name: tiny", "name: tiny\nmodels: [none.yaml]", "none.yaml: cannot be read"),
+        ("name: tiny", "name: tiny\nmodels: [none.yaml]", "none.yaml: no such models file; give the path of one"),
         ("name: tiny", "name: tiny\nsandbox: host\nmodels: [real.yaml]", "host sandbox isolates nothing"),
         (
             "roles: {solo: sim-claude-opus-5-5}",
@@ -144,7 +144,7 @@ def test_the_host_sandbox_is_refused_to_a_served_simulator(spec: Path, capsys: p
         (["show", "abc", "--db", "none.duckdb"], "none.duckdb: no such database"),
         (["topologies", "draw", "star"], "topology 'star' is unknown"),
         (["tasks", "list", "nowhere"], "nowhere: expected a task directory"),
-        (["models", "list", "--models", "none.yaml"], "none.yaml: cannot be read"),
+        (["models", "list", "--models", "none.yaml"], "none.yaml: no such models file; give the path of one"),
         (["simulate", "--tasks", "nowhere"], "nowhere: expected a task directory"),
     ],
 )

@@ -135,6 +135,29 @@ def test_an_address_where_nobody_listens_exits_with_2(
     assert f"start the server at {url}" in err
 
 
+@pytest.mark.parametrize("key", ["AIzaSECRETabc\ndef01234567", "SECRETabc\rdef", "\u201cSECRETabcdef\u201d"])
+def test_a_key_that_was_pasted_badly_is_refused_before_anything_is_said_or_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("MINE_KEY", key)
+    code, out, err = run(capsys, "mine", "--models", models_file(tmp_path, "http://127.0.0.1:9"), "--yes")
+    assert (code, out) == (2, "")
+    assert "what is in MINE_KEY is no key" in err
+    assert len(err.splitlines()) == 1
+    assert "SECRET" not in err
+
+
+def test_a_proxy_that_cannot_be_used_is_one_line_and_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE_KEY", KEY)
+    monkeypatch.setenv("HTTPS_PROXY", "socks5h://127.0.0.1:1080")
+    code, _, err = run(capsys, "mine", "--models", models_file(tmp_path, "http://127.0.0.1:9"), "--yes")
+    assert code == 2
+    assert "HTTPS_PROXY names a SOCKS proxy" in err
+    assert len(err.splitlines()) == 1
+
+
 def test_a_key_that_is_not_set_is_found_before_anything_is_said_or_sent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cost_model.calls import Outcome
 from cost_model.errors import PriceMissing
@@ -11,6 +13,7 @@ from cost_model.ledger import MOST_OUTPUT_TOKENS
 from cost_model.price_card import SELF_HOSTED
 from cost_model.scope import explain
 from cost_model.tokens import Tokens
+from cost_model.usage import normalise
 from tests.cost_calls import OPUS, call, causes, wrote
 
 
@@ -20,6 +23,15 @@ def test_a_write_of_untold_lifetime_is_booked_under_the_lifetime_asked_for(lifet
     explained = explain([call(0, "head", tokens, lifetime=lifetime)])[0]
     assert explained.tokens == Tokens(**{booked: 2000}, output=1)
     assert explained.basis == "arithmetic"
+
+
+@pytest.mark.parametrize(("lifetime", "usd"), [(None, "0.0100"), ("5m", "0.0100"), ("1h", "0.0160")])
+def test_a_write_of_anthropic_without_its_split_costs_what_the_lifetime_asked_for_costs(
+    lifetime: str | None, usd: str
+) -> None:
+    raw = {"input_tokens": 0, "cache_creation_input_tokens": 2000, "output_tokens": 0}
+    tokens = normalise("anthropic_messages", raw)
+    assert explain([call(0, "head", tokens, lifetime=lifetime)])[0].list_usd == Decimal(usd)
 
 
 def test_a_write_of_the_default_lifetime_may_have_only_a_general_price() -> None:
@@ -87,6 +99,27 @@ def test_a_cut_stream_whose_prompt_is_known_leaves_only_the_output_open() -> Non
     assert explained[0].cost_low_usd == Decimal("0.02502")
     assert explained[0].cost_high_usd == Decimal("0.045")
     assert causes(explained[1]) == {"hit": 5000, "growth": 100}
+
+
+@given(
+    st.integers(0, 10**5), st.integers(0, 10**5), st.integers(0, 5000), st.one_of(st.none(), st.integers(0, 4000)),
+    st.integers(0, 5000),
+)  # fmt: skip
+def test_a_whole_answer_whose_output_was_never_told_leaves_only_the_output_open(
+    written: int, read: int, told: int, limit: int | None, output: int
+) -> None:
+    one = call(0, "head", wrote(written, read=read, output=told), max_output_tokens=limit, output_untold=True)
+    explained = explain([one])[0]
+    prompt = OPUS.cost(wrote(written, read=read, output=0))
+    assert sum(charge.usd_low for charge in explained.charges if charge.cause != "output") == prompt
+    most = max(told, MOST_OUTPUT_TOKENS if limit is None else limit)
+    assert explained.cost_low_usd == prompt + OPUS.usd("output", told, 0)
+    assert explained.cost_high_usd == prompt + OPUS.usd("output", most, 0)
+    if told <= output <= most:
+        assert explained.cost_low_usd <= OPUS.cost(wrote(written, read=read, output=output)) <= explained.cost_high_usd
+    assert (explained.cost_usd is None) == (told < most)
+    assert explained.list_usd is None
+    assert explained.charges[-1].units is None
 
 
 def test_a_retry_after_a_lost_request_that_finds_nothing_is_a_first_write() -> None:

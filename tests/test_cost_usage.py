@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_model.errors import UsageError
+from cost_model.errors import OutputUntold, UsageError
 from cost_model.price_card import PriceCard
 from cost_model.tokens import Tokens
 from cost_model.usage import normalise
@@ -26,7 +26,13 @@ def last_values(events: list[dict[str, object]]) -> dict[str, object]:
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["id"])
 def test_a_real_usage_object_comes_to_the_tokens_and_dollars_of_its_bill(vector: dict[str, object]) -> None:
-    tokens = normalise(str(vector["flavour"]), last_values(vector["usage"]))  # type: ignore[arg-type]  # JSON
+    raw = last_values(vector["usage"])  # type: ignore[arg-type]  # JSON
+    if "modifier" in vector:
+        modifier = str(vector["modifier"])
+        with pytest.raises(UsageError, match=f"{modifier} is '{raw[modifier]}': such a call is not billed at standard"):
+            normalise(str(vector["flavour"]), raw)
+        del raw[modifier]
+    tokens = normalise(str(vector["flavour"]), raw)
     assert tokens == Tokens(**vector["tokens"])  # type: ignore[arg-type]  # JSON
     prices = {name: Decimal(price) for name, price in vector["usd_per_mtok"].items()}  # type: ignore[attr-defined]
     card = PriceCard("vector", "vector", None, None, prices)
@@ -160,6 +166,78 @@ def test_details_that_are_null_are_as_good_as_absent() -> None:
         "completion_tokens_details": None,
     }
     assert normalise("openai_chat", raw) == Tokens(input=10, output=2)
+
+
+@given(COUNT, COUNT, COUNT, COUNT)
+def test_writes_whose_lifetime_anthropic_does_not_tell_are_of_an_unknown_one(
+    plain: int, read: int, written: int, out: int
+) -> None:
+    raw = {
+        "input_tokens": plain,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+        "cache_creation": None,
+        "output_tokens": out,
+    }
+    tokens = normalise("anthropic_messages", raw)
+    assert tokens == Tokens(input=plain, cache_read=read, cache_write_unknown=written, output=out)
+
+
+def test_the_totals_tell_the_lifetimes_of_writes_where_the_iterations_do_not() -> None:
+    step = {"input_tokens": 5, "cache_creation_input_tokens": 2000, "output_tokens": 7}
+    split = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 2000}
+    compaction = {"type": "compaction", "input_tokens": 100, "output_tokens": 10}
+    raw = {**step, "cache_creation": split, "iterations": [compaction, {**step, "type": "message"}]}
+    assert normalise("anthropic_messages", raw) == Tokens(input=105, cache_write_1h=2000, output=17)
+
+
+@given(COUNT, COUNT, COUNT, st.one_of(st.none(), COUNT))
+def test_an_output_that_was_never_told_leaves_the_prompt_as_exact_as_it_came(
+    plain: int, read: int, written: int, begun: int | None
+) -> None:
+    raw = {
+        "input_tokens": plain,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+        **({} if begun is None else {"message_start": {"output_tokens": begun}}),
+    }
+    with pytest.raises(OutputUntold, match="output_tokens is missing") as untold:
+        normalise("anthropic_messages", raw)
+    assert untold.value.told == normalise("anthropic_messages", {**raw, "output_tokens": begun or 0})
+    assert untold.value.raw == raw
+
+
+@pytest.mark.parametrize(
+    ("modifier", "value"),
+    [
+        ("service_tier", "priority"),
+        ("service_tier", "batch"),
+        ("service_tier", "flex"),
+        ("service_tier", 7),
+        ("speed", "fast"),
+        ("inference_geo", "us"),
+        ("inference_geo", "u\n" * 99),
+    ],
+)
+@pytest.mark.parametrize("flavour", ["anthropic_messages", "openai_chat", "openai_responses"])
+def test_usage_that_was_not_billed_at_standard_prices_is_never_priced_in_silence(
+    flavour: str, modifier: str, value: object
+) -> None:
+    standard = CHAT if flavour == "openai_chat" else ANTHROPIC
+    with pytest.raises(UsageError, match=f"^usage: {modifier} is .{{1,90}}: such a call is not billed at standard"):
+        normalise(flavour, {**standard, modifier: value})
+
+
+@given(
+    st.sampled_from(["anthropic_messages", "openai_chat", "openai_responses"]),
+    st.dictionaries(
+        st.sampled_from(["service_tier", "speed", "inference_geo"]),
+        st.sampled_from(["standard", "default", "auto", "on_demand", "not_available", "global", None]),
+    ),
+)
+def test_what_says_that_a_call_was_an_ordinary_one_changes_nothing(flavour: str, told: dict[str, object]) -> None:
+    standard = CHAT if flavour == "openai_chat" else ANTHROPIC
+    assert normalise(flavour, {**standard, **told}) == normalise(flavour, standard)
 
 
 ANTHROPIC = {"input_tokens": 5, "output_tokens": 5}

@@ -62,6 +62,50 @@ def test_the_last_value_that_is_not_null_wins_field_by_field() -> None:
     assert reader.usage == {"input_tokens": 9, "cache": {"a": 1, "b": 3}, "odd": None, "output_tokens": 4}
 
 
+def test_an_output_of_which_only_the_beginning_was_told_stands_apart() -> None:
+    begun = {name: value for name, value in ANTHROPIC_USAGE.items() if name != "output_tokens"}
+    for usage in ({}, {"output_tokens": None}, {"input_tokens": 12}):
+        pieces = [*anthropic_pieces("x")[:-2], sse({"type": "message_delta", "delta": {}, "usage": usage})]
+        # Cut, it was not to be expected; at the end of a whole answer it was.
+        assert read(*pieces).usage == ANTHROPIC_USAGE
+        for end in (sse({"type": "message_stop"}), b"data: [DONE]\n\n"):
+            assert read(*pieces, end).usage == {**begun, "message_start": {"output_tokens": 1}}
+    told = sse({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 1}})
+    assert read(*anthropic_pieces("x")[:-2], told, sse({"type": "message_stop"})).usage == ANTHROPIC_USAGE
+
+
+def with_tiers(pieces: list[bytes], tiers: list[str | None]) -> list[bytes]:
+    """Each event that is a chunk or holds a response tells a tier, the last of `tiers` over and over."""
+    told: list[bytes] = []
+    for piece in pieces:
+        tier = orjson.dumps(tiers[min(len(told), len(tiers) - 1)])
+        for place in (b'{"id":"chatcmpl-1"', b'{"id":"resp_1"'):
+            piece = piece.replace(place, b'{"service_tier":' + tier + place.replace(b"{", b",", 1))
+        told.append(piece)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("tiers", "kept"),
+    [
+        (["priority"], {"service_tier": "priority"}),
+        (["priority", None], {"service_tier": "priority"}),
+        (["auto", "flex"], {"service_tier": "flex"}),
+        (["priority", "default"], {}),
+        (["auto"], {}),
+        ([None], {}),
+    ],
+)
+def test_a_tier_that_stands_beside_the_usage_is_kept_with_it(tiers: list[str | None], kept: dict[str, str]) -> None:
+    assert read(*with_tiers(openai_pieces("x"), tiers)).usage == {**OPENAI_USAGE, **kept}
+    assert read(*with_tiers(responses_pieces("x"), tiers)).usage == {**RESPONSES_USAGE, **kept}
+    for usage in ({"usage": OPENAI_USAGE}, {}):
+        reader = AnswerReader(streamed=False)
+        reader.feed(orjson.dumps({"id": "c", "service_tier": tiers[-1] or tiers[0], **usage}))
+        reader.finish()
+        assert reader.usage == ({**OPENAI_USAGE, **kept} if usage else None)
+
+
 def test_usage_inside_a_choice_is_found() -> None:
     chunk = {"id": "k", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 3}}]}
     assert read(sse({"id": "k", "choices": []}), sse(chunk)).usage == {"prompt_tokens": 3}

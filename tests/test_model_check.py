@@ -15,6 +15,7 @@ from cost_model.policies import POLICIES
 from cost_model.price_card import SELF_HOSTED
 from cost_model.prices import PriceBook
 from experiments.model_check import CheckedModel, check_model, price_card, worst_case
+from tests.dripping_server import dripping
 from tests.wire_answers import sse
 from tests.wire_provider import Provider, Script, entry, served
 
@@ -151,6 +152,22 @@ async def test_no_more_calls_are_sent_than_the_worst_case_counts() -> None:
         with pytest.raises(ProviderRefused, match="a further try could cost more than the worst case"):
             await check_model(entry("local", base_url=f"{url}/v1"), SELF_HOSTED)
     assert len(provider.received) == CALLS
+
+
+async def test_what_could_not_be_read_of_an_answer_that_came_whole_is_told() -> None:
+    (answer,) = chat(usage(600, 0))
+    number = b'data: {"x": ' + b"1" * 5000 + b"}\n\n"
+    odd = Script([b"".join([number, *answer.pieces])])
+    with pytest.raises(ProviderRefused, match=r"Exceeds the limit .* digits.*a further try could cost more"):
+        await checked(odd, odd)
+
+
+async def test_a_server_that_never_comes_to_an_end_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.model_check.CALL_LIMIT_S", 0.2)
+    monkeypatch.setattr("agents.retry.FIRST_WAIT_S", 0.0)
+    async with dripping("body") as url:
+        with pytest.raises(ProviderRefused, match=r"local: ReadTimeout: no whole answer within 0\.2 s"):
+            await check_model(entry("local", base_url=f"{url}/v1"), SELF_HOSTED)
 
 
 async def test_tries_that_were_refused_cost_nothing_and_do_not_count() -> None:

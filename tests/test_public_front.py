@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fullchain
+from cost_model.errors import UsageError
 from experiments.errors import StoreMissing
 from tests.sandbox_tasks import needs_isolation
 
@@ -43,6 +44,22 @@ def test_a_usage_is_priced_exactly_by_class(tmp_path: Path) -> None:
     }
     usd = fullchain.price("anthropic_messages", usage, "mine", AT, prices=[own])
     assert usd == Decimal("0.003052")
+
+
+def test_usage_that_no_standard_price_fits_is_refused_in_words() -> None:
+    usage = {"input_tokens": 3, "output_tokens": 7, "service_tier": "batch"}
+    with pytest.raises(UsageError, match="service_tier is 'batch': such a call is not billed at standard prices"):
+        fullchain.price("anthropic_messages", usage, "claude-opus-5-5", AT)
+
+
+def test_a_write_of_untold_lifetime_is_priced_as_the_default_one() -> None:
+    usage = {"input_tokens": 0, "cache_creation_input_tokens": 1000, "output_tokens": 0}
+    split = {"ephemeral_5m_input_tokens": 1000, "ephemeral_1h_input_tokens": 0}
+    untold, told = (
+        fullchain.price("anthropic_messages", {**usage, **more}, "claude-opus-5-5", AT)
+        for more in ({}, {"cache_creation": split})
+    )
+    assert untold == told == Decimal("0.005")
 
 
 @needs_isolation

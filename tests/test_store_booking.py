@@ -81,6 +81,31 @@ async def test_the_providers_bill_beats_the_list(store: Store) -> None:
     assert billed == cost == Decimal("0.125") != listed
 
 
+async def test_a_whole_answer_without_its_last_usage_has_a_known_prompt_and_a_range_for_its_output(
+    store: Store,
+) -> None:
+    usage = {**usage_of_turn(0), "message_start": {"output_tokens": 1}}
+    del usage["output_tokens"]
+    async with Journal(journal_folder(store.path) / "run.jsonl") as journal:
+        await _one_call(TrialJournal(journal, TRIALS[0], 1), usage, "complete")
+    store.recover()
+    asked = (
+        "SELECT outcome, prompt_tokens, list_usd, cost_usd, cost_low_usd, cost_high_usd, usage_error FROM calls",
+        "SELECT token_class, cause, units, usd_low, usd_high FROM charges ORDER BY line",
+        "SELECT sum(unknown_calls) FROM attempt_costs",
+    )
+    first = [ask(store, sql).rows for sql in asked]
+    (outcome, prompt, listed, cost, low, high, error), (written, output), unknown = first[0][0], first[1], first[2]
+    assert (outcome, prompt, listed, cost, unknown) == ("complete", 4000, None, None, [(1,)])
+    assert "output_tokens is missing" in error
+    # 4,000 tokens written for 5 minutes at $5; from the one token that began the answer to the limit of 1,000 at $20.
+    assert written == ("cache_write_5m", "first_write", 4000, Decimal("0.02"), Decimal("0.02"))
+    assert output == ("output", "output", None, Decimal("0.00002"), Decimal("0.02"))
+    assert (low, high) == (Decimal("0.02002"), Decimal("0.04"))
+    store.rebuild_charges("demo")
+    assert [ask(store, sql).rows for sql in asked] == first
+
+
 async def test_hostile_text_is_stored_and_breaks_nothing(store: Store) -> None:
     nasty = "a\x00b \ud800 '; DROP TABLE calls; -- \r\n\u2028 \U0001f4a3" + "x" * 100_000
     deep: object = nasty

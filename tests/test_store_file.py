@@ -1,8 +1,10 @@
 """The database file: missing, foreign, newer, older, or held by another process."""
 
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,29 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.duckdb").write_text("hello")
     with pytest.raises(StoreError, match=r"x\.duckdb: not a usable DuckDB file .* --db"):
         query(tmp_path / "x.duckdb", "SELECT 1")
+
+
+def test_a_database_of_another_kind_is_named(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as other:
+        other.execute("CREATE TABLE t (a)")
+        other.commit()
+    with pytest.raises(StoreError, match=r"x\.db: not a usable DuckDB file \(it is a SQLite file\)"):
+        query(tmp_path / "x.db", "SELECT 1")
+
+
+def test_a_file_that_was_cut_short_is_named_wherever_it_ends(tmp_path: Path) -> None:
+    path, cut = tmp_path / "x.duckdb", tmp_path / "cut.duckdb"
+    Store(path).register(small_plan(), MODELS)
+    whole, told = path.read_bytes(), []
+    for share in range(1, 20):
+        cut.write_bytes(whole[: len(whole) * share // 20])
+        try:
+            query(cut, "SELECT * FROM trials, tasks, experiments, arms, call_timeline")
+        except StoreError as error:
+            told.append(str(error))
+    assert all(line.startswith(f"{cut}: ") and "--db" in line for line in told)
+    assert any("the file is damaged" in line for line in told)
+    assert query(path, "SELECT 1").rows == [(1,)]
 
 
 def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:

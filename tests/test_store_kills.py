@@ -207,6 +207,49 @@ def test_a_full_disk_stops_a_merge_in_one_line_and_loses_nothing(tmp_path: Path)
     assert query(path, "SELECT count(*) FROM calls").rows == [(3 * len(PLAN.trials),)]
 
 
+_FULL_VOLUME = """
+import asyncio, os, sys
+from pathlib import Path
+from experiments.errors import StoreError
+from experiments.store.journal import journal_folder
+from experiments.store.store import Store
+from tests.store_trials import MODELS, written
+from tests.test_store_kills import PLAN
+path = Path(sys.argv[1]) / "test.duckdb"
+store = Store(path)
+store.register(PLAN, MODELS)
+asyncio.run(written(journal_folder(path) / "run.jsonl", [(trial.id, 1, "submitted") for trial in PLAN.trials]))
+filler = path.with_name("filler")
+with filler.open("wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)):
+            pass
+    except OSError:
+        file.truncate(file.tell() - 3 * 4096)
+try:
+    print(store.recover())
+except StoreError as error:
+    print(error)
+filler.unlink()
+print(store.recover().attempts)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small volume needs root")
+def test_a_volume_that_is_full_at_a_commit_stops_a_merge_in_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    mounted = 'mount -t tmpfs -o size=12m none "$1" && exec "$2" -c "$3" "$1"'
+    child = subprocess.run(
+        ["unshare", "-m", "sh", "-c", mounted, "sh", tmp_path, sys.executable, _FULL_VOLUME],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    if "mount" in child.stderr or "unshare" in child.stderr:
+        pytest.skip(f"no volume can be mounted here: {child.stderr.strip()}")
+    said, attempts = child.stdout.splitlines()
+    assert "cannot be written" in said, child.stderr
+    assert "No space left on device" in said
+    assert int(attempts) == len(PLAN.trials)
+
+
 async def test_a_recording_that_cannot_merge_says_so_and_keeps_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "test.duckdb"
     path.write_text("this is no database")

@@ -34,8 +34,10 @@ class AnthropicAnswer:
         if kind == "content_block_delta" and isinstance(index, int):
             self._add_delta(index, mapping(event.get("delta")))
         elif kind == "content_block_start" and isinstance(index, int):
+            if index not in self._blocks:
+                self._pieces.begin_part()
             self._blocks[index] = dict(mapping(event.get("content_block")))
-        elif kind == "content_block_stop" and isinstance(index, int):
+        elif kind == "content_block_stop" and isinstance(index, int) and index in self._blocks:
             self._whole.add(index)
         elif kind == "message_delta":
             self._stop_reason = text(mapping(event.get("delta")).get("stop_reason")) or self._stop_reason
@@ -47,11 +49,17 @@ class AnthropicAnswer:
             if field == "type":
                 continue
             if isinstance(piece, str):
+                known = self._fields.setdefault(index, {})
+                if field not in known:
+                    self._pieces.begin_part()
+                    known[field] = None
                 self._pieces.add((index, field), piece)
-                self._fields.setdefault(index, {})[field] = None
             elif field == "citation" and index in self._blocks:
+                self._pieces.begin_part()
                 given = self._blocks[index].get("citations")
-                self._blocks[index]["citations"] = [*(given if isinstance(given, list) else ()), piece]
+                if not isinstance(given, list):
+                    given = self._blocks[index]["citations"] = []
+                given.append(piece)
 
     def reply(self, tool_seconds: float) -> Reply:
         content: list[Message] = []

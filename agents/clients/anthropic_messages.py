@@ -1,4 +1,4 @@
-"""Anthropic's Messages API over its SDK: raw bytes out, plain dicts in."""
+"""Anthropic's Messages API over its SDK."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,15 +9,13 @@ import orjson
 from agents.clients import NATIVE_IDLE, ClientOptions, Reply, ToolResult
 from agents.clients.anthropic_answer import AnthropicAnswer
 from agents.clients.caching import caching_of
-from agents.clients.events import mapping
-from agents.clients.failure import BAD_EVENTS, failure, not_an_answer, unended
+from agents.clients.endpoint import Endpoint
 from agents.clients.request import Settings, begin, filled
-from agents.errors import TryFailed
 from agents.lane import Lane, Message
 from agents.registry import ModelEntry
 from agents.tools import Tool, with_nonce
-from agents.transport.call import CALL, CurrentCall
-from agents.transport.routes import TIMEOUT
+from agents.transport.call import CurrentCall
+from agents.transport.surroundings import TIMEOUT
 from agents.wire_text import wire_text
 
 
@@ -26,13 +24,18 @@ class AnthropicMessages:
     idle = NATIVE_IDLE
 
     def __init__(self, entry: ModelEntry, key: str, options: ClientOptions, http: httpx2.AsyncClient) -> None:
-        self._entry, self._key, self._options = entry, key, options
-        self._sdk = anthropic.AsyncAnthropic(
-            api_key=key, base_url=entry.base_url, http_client=http, max_retries=0, timeout=TIMEOUT
+        self._entry, self._options = entry, options
+        sdk = anthropic.AsyncAnthropic(
+            api_key=key,
+            base_url=entry.base_url,
+            http_client=http,
+            max_retries=0,
+            timeout=TIMEOUT,
+            # Else its environment variables could have traces made, and told to the provider.
+            open_telemetry=False,
         )
-        # Absolute: the SDK would put a relative address together, and parse it, anew for every call.
-        self._url = f"{entry.base_url}/v1/messages"
-        self._headers = {"Content-Type": "application/json", **entry.headers}
+        stream = anthropic.AsyncStream[object]
+        self._endpoint = Endpoint(sdk, stream, anthropic.AnthropicError, entry=entry, key=key, path="/v1/messages")
         self._caching = caching_of(entry, options.lifetime, options.cache_key)
 
     def open_lane(
@@ -82,27 +85,4 @@ class AnthropicMessages:
         return b"".join((lane.wire_head, b",".join(self._caching.marked(lane)), b"]}"))
 
     async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
-        answer = AnthropicAnswer()
-        token = CALL.set(call)
-        try:
-            stream = await self._sdk.post(
-                self._url,
-                content=self.render(lane),
-                cast_to=object,
-                stream=True,
-                stream_cls=anthropic.AsyncStream[object],
-                options={"headers": self._headers},
-            )
-            async with stream:
-                kind = stream.response.headers.get("content-type", "")
-                if "html" in kind:
-                    raise not_an_answer(kind, self._entry)
-                async for event in stream:
-                    answer.add(mapping(event))
-            if not answer.ended:
-                raise unended(call, self._entry, self._key)
-            return answer.reply(call.tool_seconds)
-        except (anthropic.AnthropicError, httpx2.HTTPError, TryFailed, *BAD_EVENTS) as error:
-            raise failure(error, call, self._entry, self._key) from error
-        finally:
-            CALL.reset(token)
+        return await self._endpoint.ask(self.render(lane), AnthropicAnswer(), call)

@@ -28,6 +28,47 @@ _BROKEN = frozenset(("error", "abort", "network_error", "insufficient_system_res
 """Reasons that say that the provider failed midway."""
 
 
+_IN_PIECES = ("text", "summary", "thinking")
+
+
+class _Items:
+    """A field whose items come in fragments, as `reasoning_details` do: the fragments of one item have one type and one
+    index, and without an index they follow each other."""
+
+    def __init__(self, pieces: Fragments, field: str) -> None:
+        self._pieces, self._field = pieces, field
+        self._items: list[dict[str, object]] = []
+        self._latest: dict[tuple[str, str], int] = {}
+
+    def add(self, item: Mapping[str, object]) -> None:
+        """Raises TryFailed when the answer grows beyond all reason."""
+        name = (repr(item.get("type")), repr(item.get("index")))
+        last = len(self._items) - 1
+        position = self._latest.get(name, -1)
+        if position < 0 or "data" in item or (item.get("index") is None and position != last):
+            self._pieces.begin_part()
+            position = self._latest[name] = last + 1
+            self._items.append(dict(item))
+        kept = self._items[position]
+        for field, value in item.items():
+            if field in _IN_PIECES and isinstance(value, str):
+                self._pieces.add((self._field, position, field), value)
+                kept[field] = ""
+            elif value is not None:
+                kept[field] = value
+
+    def whole(self) -> list[dict[str, object]]:
+        return [
+            {
+                field: wire_text(self._pieces.whole((self._field, position, field)))
+                if field in _IN_PIECES and value == ""
+                else value
+                for field, value in item.items()
+            }
+            for position, item in enumerate(self._items)
+        ]
+
+
 class ChatAnswer:
     """Puts the message together. What a provider adds to a message or to a call is kept, and goes back with it: some
     refuse a request without their signatures. `entry.reasoning` decides over what the model thought."""
@@ -73,31 +114,18 @@ class ChatAnswer:
                     self._pieces.add("thinking", text(thought.get("text")))
 
     def _add_field(self, field: str, value: object) -> None:
+        if field not in self._added:
+            self._pieces.begin_part()
         if isinstance(value, str):
             self._added.setdefault(field, "")
             self._pieces.add(("added", field), value)
         elif isinstance(value, list):
-            known = self._added.setdefault(field, [])
+            items = self._added.setdefault(field, _Items(self._pieces, field))
             for item in mappings(value):
-                if isinstance(known, list):
-                    self._add_item(known, item)
+                if isinstance(items, _Items):
+                    items.add(item)
         else:
             self._added[field] = value
-
-    def _add_item(self, known: list[dict[str, object]], item: Mapping[str, object]) -> None:
-        """Fragments of one item have one type and one index; without an index they follow each other."""
-        kind, index = item.get("type"), item.get("index")
-        for old in reversed(known) if index is not None else known[-1:]:
-            if old.get("type") == kind and old.get("index") == index and "data" not in item:
-                for name, value in item.items():
-                    before = old.get(name)
-                    if name in ("text", "summary", "thinking") and isinstance(value, str) and isinstance(before, str):
-                        self._pieces.add("size", value)
-                        old[name] = before + value
-                    elif value is not None:
-                        old[name] = value
-                return
-        known.append(dict(item))
 
     def _add_tool_call(self, fragment: Mapping[str, object]) -> None:
         position = self._position(fragment)
@@ -121,6 +149,7 @@ class ChatAnswer:
         else:
             position = known if call_id or not known else known - 1
         if position == known:
+            self._pieces.begin_part()
             self._calls.append({"id": ""})
         return position
 
@@ -162,7 +191,9 @@ class ChatAnswer:
             if field == "reasoning" and "reasoning_details" in self._added:
                 # They say the same, and more.
                 continue
-            whole = wire_text(self._pieces.whole(("added", field))) if isinstance(value, str) else value
+            whole = value.whole() if isinstance(value, _Items) else value
+            if isinstance(value, str):
+                whole = wire_text(self._pieces.whole(("added", field)))
             if whole and encodable(whole):
                 message[field] = whole
         if calls:

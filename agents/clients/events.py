@@ -10,6 +10,9 @@ from agents.errors import TryFailed
 ANSWER_CHARACTERS = 8_000_000
 """No model writes so much; whoever sends more is not answering."""
 
+ANSWER_PARTS = 4_096
+"""Likewise: blocks, tool calls, items, citations and fields of one answer, however small."""
+
 
 def mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
@@ -42,18 +45,30 @@ def json_object(raw: str) -> dict[str, object] | None:
 
 
 class Fragments:
-    """Strings that arrive in pieces, bounded over the whole answer."""
+    """Strings that arrive in pieces, bounded over the whole answer, as is the number of its parts."""
 
     def __init__(self) -> None:
-        self._parts: defaultdict[object, list[str]] = defaultdict(list)
-        self._size = 0
+        self._pieces: defaultdict[object, list[str]] = defaultdict(list)
+        self._size = self._parts = 0
 
     def add(self, key: object, piece: str) -> None:
         """Raises TryFailed when the answer grows beyond all reason."""
         self._size += len(piece)
         if self._size > ANSWER_CHARACTERS:
             raise TryFailed(f"the answer is longer than {ANSWER_CHARACTERS:,} characters", retryable=False)
-        self._parts[key].append(piece)
+        if piece:
+            self._pieces[key].append(piece)
+
+    def begin_part(self) -> None:
+        """One more block, call, item or field. Raises TryFailed when there are more than any model makes."""
+        self._parts += 1
+        check_parts(self._parts)
 
     def whole(self, key: object) -> str:
-        return "".join(self._parts.get(key, ()))
+        return "".join(self._pieces.get(key, ()))
+
+
+def check_parts(count: int) -> None:
+    """Raises TryFailed when an answer has more parts than any model makes."""
+    if count > ANSWER_PARTS:
+        raise TryFailed(f"the answer has more than {ANSWER_PARTS:,} parts", retryable=False)

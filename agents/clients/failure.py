@@ -1,6 +1,5 @@
 """What an SDK raised, in our own terms. Both SDKs name things alike, so neither needs to be loaded for it."""
 
-import json
 import re
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -18,8 +17,9 @@ _CONTEXT_FULL = re.compile(
     r"|too many (input )?tokens|exceed_context",
     re.IGNORECASE,
 )
-BAD_EVENTS = (json.JSONDecodeError, UnicodeDecodeError, RecursionError)
-"""What the SDKs' own decoding of a stream raises when a server sends no valid events."""
+BAD_EVENTS = (ValueError, RecursionError)
+"""What the SDKs' own decoding of a stream raises when a server sends no valid events: no JSON, no UTF-8, a number of
+thousands of digits, nesting without end."""
 
 _PASSING = ("overloaded", "api_error", "rate_limit", "timeout", "server_error", "unavailable")
 _NEVER_PASS: frozenset[Fault | None] = frozenset(("key", "credit", "model", "region", "address", "tls"))
@@ -89,10 +89,10 @@ def unended(call: CurrentCall, entry: ModelEntry, key: str) -> TryFailed:
     )
 
 
-def not_an_answer(content_type: str, entry: ModelEntry) -> TryFailed:
+def not_an_answer(content_type: str, entry: ModelEntry, key: str) -> TryFailed:
     """A success that is a web page: something else than the API stands at the address."""
     return TryFailed(
-        f"an answer of type {one_line(content_type, limit=60)}, which no API sends",
+        f"an answer of type {one_line(content_type, [key], limit=60)}, which no API sends",
         retryable=False,
         fault="address",
         advice=advice("address", entry),

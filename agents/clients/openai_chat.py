@@ -8,7 +8,7 @@ import orjson
 from agents.clients import NATIVE_IDLE, ClientOptions, Reply, ToolResult
 from agents.clients.caching import caching_of
 from agents.clients.chat_answer import ChatAnswer
-from agents.clients.openai_endpoint import OpenAIEndpoint
+from agents.clients.openai_endpoint import openai_endpoint
 from agents.clients.request import Settings, begin, filled
 from agents.lane import Lane, Message
 from agents.registry import ModelEntry
@@ -28,7 +28,7 @@ class OpenAIChat:
 
     def __init__(self, entry: ModelEntry, key: str, options: ClientOptions, http: "httpx2.AsyncClient") -> None:
         self._entry, self._options = entry, options
-        self._endpoint = OpenAIEndpoint(entry, key, "/chat/completions", http)
+        self._endpoint = openai_endpoint(entry, key, "/chat/completions", http)
         self._caching = caching_of(entry, options.lifetime, options.cache_key)
 
     def open_lane(

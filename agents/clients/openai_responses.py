@@ -11,7 +11,7 @@ import orjson
 
 from agents.clients import NATIVE_IDLE, ClientOptions, Reply, ToolResult
 from agents.clients.caching import caching_of
-from agents.clients.openai_endpoint import OpenAIEndpoint
+from agents.clients.openai_endpoint import openai_endpoint
 from agents.clients.request import Settings, begin, filled
 from agents.clients.responses_answer import ResponsesAnswer
 from agents.lane import Lane, Message
@@ -38,7 +38,7 @@ class OpenAIResponses:
 
     def __init__(self, entry: ModelEntry, key: str, options: ClientOptions, http: "httpx2.AsyncClient") -> None:
         self._entry, self._key, self._options = entry, key, options
-        self._endpoint = OpenAIEndpoint(entry, key, "/responses", http)
+        self._endpoint = openai_endpoint(entry, key, "/responses", http)
         self._caching = caching_of(entry, options.lifetime, options.cache_key)
 
     def open_lane(

@@ -6,7 +6,7 @@ The stream tells everything twice, in pieces and then whole: the whole items are
 from collections.abc import Mapping
 
 from agents.clients import Ending, Reply, ToolCall
-from agents.clients.events import encodable, json_object, mapping, mappings, text
+from agents.clients.events import check_parts, encodable, json_object, mapping, mappings, text
 from agents.clients.failure import refused_in_stream
 from agents.lane import Message
 from agents.registry import ModelEntry
@@ -38,12 +38,13 @@ class ResponsesAnswer:
         return bool(self._last)
 
     def add(self, event: Mapping[str, object]) -> None:
-        """Raises TryFailed when the event says that the answer failed."""
+        """Raises TryFailed when the event says that the answer failed, or it grows beyond all reason."""
         kind = event.get("type")
         if kind == "response.output_item.done":
             index, item = event.get("output_index"), event.get("item")
             if isinstance(item, dict):
                 self._items[index if isinstance(index, int) else len(self._items)] = item
+                check_parts(len(self._items))
         elif kind in _LAST:
             self._last = _LAST[str(kind)]
             self._response = mapping(event.get("response"))
@@ -100,6 +101,7 @@ class ResponsesAnswer:
         """In order. What came item by item goes before the summary at the end, which may lack parts of it."""
         given = self._response.get("output")
         summed = {n: item for n, item in enumerate(given if isinstance(given, list) else ()) if isinstance(item, dict)}
+        check_parts(len(summed))
         return [item for _, item in sorted({**summed, **self._items}.items())]
 
     def _tool_call(self, item: Mapping[str, object]) -> ToolCall:

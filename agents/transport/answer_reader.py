@@ -14,6 +14,8 @@ BODY_LIMIT = 8 << 20
 _NESTING = 8
 _LAST = ("response.completed", "response.incomplete", "response.failed")
 
+_DEFAULT_TIERS = (None, "auto", "default")
+
 _TELLING = re.compile(
     rb'"usage"\s*:\s*\{|"timings"\s*:\s*\{|"(?:finish|stop)_reason"\s*:\s*"|"message_stop"|"error"\s*:\s*[{"]'
     rb'|"type"\s*:\s*"error"|"response\.(?:completed|incomplete|failed)"|\[DONE\]'
@@ -28,12 +30,17 @@ class AnswerReader:
     """Fed with every chunk of one body, in any cut.
 
     `usage`: the raw usage object, every field's last non-null value (null when it was never more than that), with what
-    llama.cpp counts beside it under `timings`; None when none came. `terminal`: the protocol's last event came, or the
-    whole of a JSON body was read. `error`: the provider's words when it reported an error.
+    stands beside it: llama.cpp's counts under `timings`, a `service_tier` other than the default one. None when none
+    came. Where Anthropic's `message_start` alone told the output, that it had begun, and the stream ended well without
+    more, that count stands under `message_start` and `output_tokens` is missing. `terminal`: the protocol's last event
+    came, or the whole of a JSON body was read. `error`: the provider's words when it reported an error.
     """
 
     def __init__(self, *, streamed: bool) -> None:
-        self.usage: dict[str, object] | None = None
+        self._usage: dict[str, object] | None = None
+        self._output_begun = False
+        self._output_told = False
+        self._tier: str | None = None
         self.response_id: str | None = None
         self.response_model: str | None = None
         self.finish_reason: str | None = None
@@ -77,6 +84,17 @@ class AnswerReader:
             self.terminal = body is not None
             if body is not None:
                 self._event(body)
+
+    @property
+    def usage(self) -> dict[str, object] | None:
+        if self._usage is None:
+            return None
+        usage = dict(self._usage)
+        if self._tier not in _DEFAULT_TIERS:
+            usage["service_tier"] = self._tier
+        if self.terminal and self._output_begun and not self._output_told:
+            usage["message_start"] = {"output_tokens": usage.pop("output_tokens")}
+        return usage
 
     @property
     def endless_line(self) -> bool:
@@ -152,11 +170,13 @@ class AnswerReader:
         choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
         for usage in (message.get("usage"), response.get("usage"), choice.get("usage"), event.get("usage")):
             if isinstance(usage, dict):
-                self.usage = {} if self.usage is None else self.usage
-                _lay_over(self.usage, usage)
+                self._lay(usage)
+                if usage.get("output_tokens") is not None:
+                    begun = usage is message.get("usage")
+                    self._output_begun, self._output_told = self._output_begun or begun, self._output_told or not begun
         if isinstance(timings := event.get("timings"), dict):
-            self.usage = {} if self.usage is None else self.usage
-            _lay_over(self.usage, {"timings": timings})
+            self._lay({"timings": timings})
+        self._tier = _short(response.get("service_tier")) or _short(event.get("service_tier")) or self._tier
         named = message or response or event
         self.response_id = self.response_id or _short(named.get("id"))
         self.response_model = self.response_model or _short(named.get("model"))
@@ -176,6 +196,10 @@ class AnswerReader:
         error = event.get("error") or (event.get("message") or event.get("code") if kind == "error" else None)
         if error and self.error is None:
             self.error = str(_mapping(error).get("message") or error)[:2000]
+
+    def _lay(self, usage: Mapping[str, object]) -> None:
+        self._usage = {} if self._usage is None else self._usage
+        _lay_over(self._usage, usage)
 
     def _response_ended(self, response: Mapping[str, object]) -> None:
         """A Responses object with its status; the reason of its end is the status unless there is a closer one."""

@@ -6,19 +6,23 @@ happened. What the meter does not know: prices, prompts, and why a request was m
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 
 import httpx2  # noqa: TID253  (this module is loaded by open_http alone)
+import orjson
 
-from agents.errors import DeadlinePassed
+from agents.errors import DeadlinePassed, TryFailed
 from agents.transport.answer_reader import LINE_LIMIT, AnswerReader
 from agents.transport.body import Body, Continued, body_of
 from agents.transport.call import CALL, CurrentCall
-from agents.wire_text import one_line
+from agents.wire_text import hidden, holds, one_line, without
 from cost_model.calls import CallEnded, Outcome, SpendingStopped
 
 ANSWER_LIMIT = 64 << 20
 """Bytes of one answer, after which it is cut: a hostile server can fill neither our memory nor an SDK's."""
+
+_NAME_CHARACTERS = 200
 
 _NEVER_ARRIVED = (
     httpx2.ConnectError,
@@ -26,6 +30,8 @@ _NEVER_ARRIVED = (
     httpx2.PoolTimeout,
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
+    httpx2.LocalProtocolError,
+    TryFailed,
 )
 _GAVE_UP = (asyncio.CancelledError, DeadlinePassed)
 
@@ -65,13 +71,11 @@ class Meter(httpx2.AsyncBaseTransport):
         except _GAVE_UP:
             booking.end("cancelled")
             raise
-        except httpx2.TransportError as error:
+        except Exception as error:
+            if not isinstance(error, httpx2.TransportError):
+                call.failure = error
             # A request that did arrive may be billed though its answer never began.
             booking.end("refused" if isinstance(error, _NEVER_ARRIVED) else "cut", _told(error))
-            raise
-        except Exception as error:
-            call.failure = error
-            booking.end("cut", _told(error))
             raise
         return booking.follow(response)
 
@@ -117,7 +121,8 @@ class _Booking:
                 outcome, error = "cut", reader.error
             elif reader.terminal:
                 outcome, error = "complete", None
-        told = self._call.error = None if error is None else one_line(error, _keys_of(self._request))
+        keys = _keys_of(self._request)
+        told = self._call.error = None if error is None else one_line(error, keys)
         self._call.book.ended(
             CallEnded(
                 key=self._key,
@@ -125,11 +130,11 @@ class _Booking:
                 status=None if response is None else response.status_code,
                 first_token_at=self._first_token_at if response is not None and response.is_success else None,
                 ended_at=self._call.clock.now(),
-                usage=None if reader is None else reader.usage,
-                response_id=None if reader is None else reader.response_id,
-                response_model=None if reader is None else reader.response_model,
-                request_id=None if response is None else _request_id(response),
-                finish_reason=None if reader is None else reader.finish_reason,
+                usage=None if reader is None else _kept_usage(reader.usage, keys),
+                response_id=None if reader is None else _name(reader.response_id, keys),
+                response_model=None if reader is None else _name(reader.response_model, keys),
+                request_id=None if response is None else _name(_request_id(response), keys),
+                finish_reason=None if reader is None else _name(reader.finish_reason, keys),
                 error=told,
             )
         )
@@ -184,8 +189,24 @@ def _told(error: Exception) -> str:
 
 
 def _request_id(response: httpx2.Response) -> str | None:
-    value = response.headers.get("request-id") or response.headers.get("x-request-id")
-    return value[:200] if value else None
+    return response.headers.get("request-id") or response.headers.get("x-request-id")
+
+
+def _name(told: str | None, keys: tuple[str, ...]) -> str | None:
+    """A name that a server gave: without our key, should it have been echoed."""
+    return hidden(told, keys)[:_NAME_CHARACTERS] if told else None
+
+
+def _kept_usage(usage: Mapping[str, object] | None, keys: tuple[str, ...]) -> Mapping[str, object] | None:
+    if usage is None:
+        return None
+    try:
+        as_it_is = not holds(orjson.dumps(usage), keys)
+    except orjson.JSONEncodeError:
+        # Too deep for any JSON that is written here.
+        as_it_is = False
+    kept: Mapping[str, object] = usage if as_it_is else without(usage, keys)
+    return kept
 
 
 def _keys_of(request: httpx2.Request) -> tuple[str, ...]:

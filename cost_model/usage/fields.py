@@ -16,6 +16,10 @@ class UsageFields:
         self._whole = raw if whole is None else whole
         self._path = path
 
+    @property
+    def raw(self) -> Mapping[str, object]:
+        return self._raw
+
     def count(self, name: str) -> int | None:
         """The tokens in a field; None when it is absent or null, which means "not told", not zero."""
         value = self._raw.get(name)

@@ -1,6 +1,8 @@
 """The command `fullchain`. Only typer is imported here: each command imports what it needs when it is called."""
 
+import os
 import sys
+from typing import NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -39,22 +41,45 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(args=arguments or ["--help"], prog_name="fullchain", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "fullchain"
         _refuse(f"{error.format_message()} (see {command} --help)")
     except Exception as error:
+        if _of_output(error):
+            if isinstance(error, BrokenPipeError):
+                # Whoever read has seen enough.
+                raise SystemExit(1) from None
+            _refuse(f"standard output cannot be written ({error}); send it elsewhere", code=1)
         if not _users(error):
             raise
         _refuse(str(error))
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _refuse(message: str) -> None:
+def _of_output(error: Exception) -> bool:
+    """Whether standard output takes no more: it is closed, or a full disk is behind it."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return False
+    if sys.stdout is None:
+        return True
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        # What is still in the buffer would be tried once more at exit, and be told of with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _refuse(message: str, *, code: int = 2) -> NoReturn:
     from experiments.cli.terminal import one_line
 
     sys.stderr.write(f"fullchain: {one_line(message)}\n")
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 def _users(error: Exception) -> bool:

@@ -1,5 +1,6 @@
 """fullchain compare: the arms of an experiment side by side."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +29,7 @@ def compare(
 
 def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) -> None:
     """Raises UnknownExperiment, StoreError."""
-    from experiments.cli.terminal import console, one_line, say, warn
+    from experiments.cli.terminal import one_line, say, say_table, warn
     from experiments.statistics.comparison import SHARE, comparison, expiry_sources, without_sandbox
     from experiments.store.reader import Reader
 
@@ -38,7 +39,7 @@ def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) 
         bare = without_sandbox(reader, experiment)
         warn(reader.warnings)
     say(f"experiment {one_line(experiment)}{_stamp(lines, bare)}")
-    console().print(_table(lines))
+    say_table(_table(lines))
     for source in sources:
         line = next((line for line in lines if line["arm"] == source["arm"]), None)
         if line is not None:
@@ -47,7 +48,7 @@ def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) 
         for remark in _remarks(line):
             say(f"{one_line(line['arm'])}: {remark}")
     if any(line["expiry_usd"] for line in lines):
-        option = "" if database == DEFAULT_DATABASE else f" --db {database}"
+        option = "" if database == DEFAULT_DATABASE else f" --db {shlex.quote(str(database))}"
         say(f'the same share in SQL:\n  fullchain query{option} "{SHARE.format(experiment=experiment)}"')
 
 
@@ -117,11 +118,11 @@ def _remarks(line: dict[str, Any]) -> list[str]:
 
 
 def _usd(line: dict[str, Any], column: str) -> str:
-    """Dollars; where calls ended without usage, the least that they can be: an unknown amount is never shown as 0."""
-    amount: Decimal | None = line[f"{column}_low" if line["unknown_calls"] else column]
-    if amount is None:
+    """Dollars; where they are not known exactly, the least that they can be: an unknown amount is never shown as 0."""
+    low: Decimal | None = line[f"{column}_low"]
+    if low is None:
         return "-"
-    return f">= {amount:.4f}" if line["unknown_calls"] else f"{amount:.4f}"
+    return f"{low:.4f}" if low == line[f"{column}_high"] else f">= {low:.4f}"
 
 
 def _share(share: float | None) -> str:

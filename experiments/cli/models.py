@@ -33,7 +33,7 @@ def list_models(extra: Registries = None, prices: PriceFiles = None) -> None:
     """Name, API, context, cache policy, efforts, today's price per million tokens, and the variable with the key."""
     from agents.registry import load_models
     from cost_model.prices import PriceBook
-    from experiments.cli.terminal import console, one_line, say, table
+    from experiments.cli.terminal import one_line, say, say_table, table
 
     rows = table(
         ("model", "left"), ("API", "left"), ("context", "right"), ("cache", "left"), ("efforts", "left"),
@@ -51,7 +51,7 @@ def list_models(extra: Registries = None, prices: PriceFiles = None) -> None:
             entry.key_variable or ("simulated" if entry.simulated else "none"),
         )
         rows.add_row(*(one_line(cell) for cell in cells))
-    console().print(rows)
+    say_table(rows)
     say("Prices are USD per million tokens now, of a short prompt. One model in full: fullchain models show NAME")
 
 

@@ -121,13 +121,13 @@ def _agreed(entry: "ModelEntry", bound: Decimal, yes: bool) -> bool:
 
 
 def _show(checked: "CheckedModel") -> None:
-    from experiments.cli.terminal import console, one_line, say, table
+    from experiments.cli.terminal import one_line, say, say_table, table
 
     calls = checked.calls
     rows = table(("", "left"), *((heading, "right") for heading in ("first call", "second call")[: len(calls)]))
     for heading, cells in _rows(calls):
         rows.add_row(heading, *(one_line(cell, 60) for cell in cells))
-    console().print(rows)
+    say_table(rows)
     last = calls[-1]
     for number, call in enumerate(calls, start=1):
         told = ", ".join(f"{name} {_short(value)}" for name, value in call.usage if value is not None) or "none"

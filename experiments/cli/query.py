@@ -37,7 +37,7 @@ def query(
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """On a terminal too narrow for the rows, and for rows that no line should hold, one field a line."""
-    from experiments.cli.terminal import console, fits, one_line, plain, say_records, table
+    from experiments.cli.terminal import console, fits, one_line, plain, say_records, say_table, table
 
     screen = console()
     headings = [one_line(name) for name in names]
@@ -49,17 +49,16 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     made = table(*((name, "right" if right else "left") for name, right in zip(headings, numeric, strict=True)))
     for row in cells:
         made.add_row(*row)
-    screen.print(made)
+    say_table(made)
 
 
 def _csv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     import csv
-    import sys
 
-    from experiments.cli.terminal import plain
+    from experiments.cli.terminal import output, plain
 
-    shown = plain if sys.stdout.isatty() else str
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    shown = plain if output().isatty() else str
+    writer = csv.writer(output(), lineterminator="\n")
     writer.writerow(names)
     writer.writerows([shown(_text(value)) for value in row] for row in rows)
 
@@ -67,10 +66,11 @@ def _csv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 def _json(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A list of objects; money and other decimals as text, so that no digit is lost; what is no number is null."""
     import json
-    import sys
+
+    from experiments.cli.terminal import output
 
     found = [_jsonable(dict(zip(names, row, strict=True))) for row in rows]
-    sys.stdout.write(json.dumps(found, default=_text, indent=1, allow_nan=False) + "\n")
+    output().write(json.dumps(found, default=_text, indent=1, allow_nan=False) + "\n")
 
 
 def _markdown(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -40,7 +40,7 @@ def show(
 
     Every call, command and hand-over: role, tokens by class, dollars, causes and idle gap.
     """
-    from experiments.cli.terminal import console, say, warn
+    from experiments.cli.terminal import say, say_table, warn
     from experiments.store.reader import Reader
 
     with Reader(database) as reader:
@@ -54,7 +54,7 @@ def show(
     warn(reader.warnings)
     for line in _heading(row, lines[0] if lines else {}):
         say(line)
-    console().print(_timeline(events, output))
+    say_table(_timeline(events, output))
     if lines and lines[0]["error"]:
         say(f"error:\n{lines[0]['error'].rstrip()}")
 

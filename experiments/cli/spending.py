@@ -66,7 +66,7 @@ def out_of_money(report: "Report", experiment: "Experiment") -> str:
 
 def print_pilot(experiment: "Experiment", database: Path, again: Sequence[str]) -> None:
     """What each arm has cost and what the rest may cost; `again` is the command that runs it. Raises StoreError."""
-    from experiments.cli.terminal import console, one_line, say, table
+    from experiments.cli.terminal import one_line, say, say_table, table
     from experiments.pilot import outlooks
     from experiments.standing import spent_so_far, standing
     from experiments.store.store import Store
@@ -93,7 +93,7 @@ def print_pilot(experiment: "Experiment", database: Path, again: Sequence[str]) 
             "-" if arm.rest_usd is None else f"{arm.rest_usd:,.2f}",
             f"{arm.bound_usd:,.2f}",
         )
-    console().print(made)
+    say_table(made)
     say(_how_sure(arms))
     say(BOUND.replace("worst case", "at most"))
     rest = sum((arm.rest_usd or Decimal(0) for arm in arms), Decimal(0))
@@ -133,7 +133,7 @@ def _range(arm: "Outlook") -> str:
 
 
 def _say_bounds(experiment: "Experiment", bounds: "Sequence[ArmBound]", spent: Decimal) -> None:
-    from experiments.cli.terminal import console, one_line, table
+    from experiments.cli.terminal import one_line, say_table, table
 
     made = table(
         ("arm", "left"),
@@ -151,7 +151,7 @@ def _say_bounds(experiment: "Experiment", bounds: "Sequence[ArmBound]", spent: D
             f"{bound.usd:,.2f}",
         )
     made.add_row("all", str(sum(bound.trials for bound in bounds)), "", "", f"{_total(bounds):,.2f}")
-    console(stderr=True).print(made)
+    say_table(made, stderr=True)
     _tell(BOUND)
     if experiment.budget_usd is None:
         _tell("no budget: nothing stops the run")

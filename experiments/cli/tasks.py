@@ -17,7 +17,7 @@ Where = Annotated[str, typer.Argument(help="A task, a directory of tasks, bundle
 @tasks.command("list")
 def list_tasks(path: Where = "bundled") -> None:
     """The tasks at PATH. Exit code 1 when one of them is not valid."""
-    from experiments.cli.terminal import console, one_line, say, table
+    from experiments.cli.terminal import one_line, say, say_table, table
     from harbor_tasks.format import load_tasks
 
     found, invalid = load_tasks(task_path(path))
@@ -33,7 +33,7 @@ def list_tasks(path: Where = "bundled") -> None:
             one_line(", ".join(task.requires)),
             one_line(_about(task), 70),
         )
-    console().print(rows)
+    say_table(rows)
     for error in invalid:
         say(f"not valid: {one_line(str(error))}", stderr=True)
     raise typer.Exit(1 if invalid else 0)

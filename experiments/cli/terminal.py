@@ -1,10 +1,11 @@
 """What reaches the terminal. Task names, commands and answers are written by models and strangers: no control character
 of theirs may steer a terminal, and no bracket of theirs is markup."""
 
+import errno
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,13 +14,16 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 100_000
 """Columns when nobody says how wide the reader is: a table in a file or a pipe takes what its cells need, unfolded."""
 
+FOLDED = 12
+"""Columns that words may be folded to before the lines of a table run over the terminal's edge."""
+
 
 def console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
-    stream = sys.stderr if stderr else sys.stdout
+    stream = output(stderr=stderr)
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(stderr=stderr, width=width, markup=False, highlight=False, soft_wrap=False)
+    return Console(file=stream, width=width, markup=False, highlight=False, soft_wrap=False)
 
 
 def table(*headings: tuple[str, str]) -> "Table":
@@ -31,6 +35,30 @@ def table(*headings: tuple[str, str]) -> "Table":
     for title, side in headings:
         made.add_column(title, justify="right" if side == "right" else "left", overflow="fold", no_wrap=side == "right")
     return made
+
+
+def say_table(made: "Table", *, stderr: bool = False) -> None:
+    """On a terminal that is too narrow for its numbers the lines run over: a number cut short is another number."""
+    screen = console(stderr=stderr)
+    if screen.is_terminal:
+        screen.width = max(screen.width, _least_width(made))
+        screen.print(made)
+        return
+    with screen.capture() as printed:
+        screen.print(made)
+    for line in printed.get().splitlines():
+        say(line.rstrip(), stderr=stderr)
+
+
+def _least_width(made: "Table") -> int:
+    """Room for whole numbers, and for words folded to `FOLDED` columns."""
+    from rich.cells import cell_len
+
+    least = 0
+    for column in made.columns:
+        widest = max(cell_len(line) for cell in (column.header, *column.cells) for line in str(cell).split("\n"))
+        least += (widest if column.no_wrap else min(widest, FOLDED)) + 1
+    return least
 
 
 def fits(headings: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> bool:
@@ -76,9 +104,17 @@ def one_line(text: str, limit: int | None = None) -> str:
 
 def say(text: str = "", *, stderr: bool = False) -> None:
     """One plain line, as it is: no markup, no folding."""
-    stream = sys.stderr if stderr else sys.stdout
+    stream = output(stderr=stderr)
     stream.write(plain(text) + "\n")
     stream.flush()
+
+
+def output(*, stderr: bool = False) -> TextIO:
+    """Standard output or standard error. Raises OSError when it was closed before we began."""
+    stream = sys.stderr if stderr else sys.stdout
+    if stream is None:
+        raise OSError(errno.EBADF, "it is closed")
+    return stream
 
 
 def _steers(character: str) -> bool:

@@ -10,7 +10,7 @@ topologies = typer.Typer(help="Lists and draws topologies: graphs of roles.", ri
 @topologies.command("list")
 def list_topologies() -> None:
     """Name, roles, parameters with their defaults, and what each is."""
-    from experiments.cli.terminal import console, table
+    from experiments.cli.terminal import say_table, table
     from topologies import find, names
 
     rows = table(("topology", "left"), ("roles", "left"), ("parameters", "left"), ("about", "left"))
@@ -18,7 +18,7 @@ def list_topologies() -> None:
         topology = find(name)
         parameters = ", ".join(f"{field}={info.default}" for field, info in topology.parameters.model_fields.items())
         rows.add_row(name, ", ".join(role.name for role in topology.roles), parameters, topology.summary)
-    console().print(rows)
+    say_table(rows)
 
 
 @topologies.command("draw")

@@ -24,7 +24,7 @@ GROUP BY arm, role, model ORDER BY usd DESC, arm, role, model
 """
 
 SHARE = (
-    "SELECT arm, sum(usd_low) FILTER (WHERE cause = 'expiry_rebuild') / sum(usd_low) AS expiry_share "
+    "SELECT arm, coalesce(sum(usd_low) FILTER (WHERE cause = 'expiry_rebuild'), 0) / sum(usd_low) AS expiry_share "
     "FROM charges JOIN calls ON key = call JOIN trials ON id = calls.trial_id "
     "WHERE experiment = '{experiment}' GROUP BY arm ORDER BY arm"
 )

@@ -47,6 +47,8 @@ def retried(path: Path, connect: "Callable[[], DuckDBPyConnection]", patience_s:
         except duckdb.Error as error:
             reason = one_line(error)
             if not _held(reason):
+                if "sqlite_scanner" in reason:
+                    reason = "it is a SQLite file"
                 raise StoreError(f"{path}: not a usable DuckDB file ({reason}); name another with --db") from None
             if time.monotonic() >= deadline:
                 raise StoreLocked(

@@ -8,7 +8,7 @@ from decimal import Decimal
 import orjson
 
 from cost_model.call_fact import CallFact
-from cost_model.errors import UsageError
+from cost_model.errors import OutputUntold, UsageError
 from cost_model.ledger import Charge
 from cost_model.policies import POLICIES
 from cost_model.prefixes import PromptBlock
@@ -100,7 +100,7 @@ def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlo
         prompt = [blocks[idx] for idx in range(_int(row["blocks"]))]
     except KeyError as missing:
         raise JournalDamaged(f"the call {row['key']} was sent with block {missing} that was never recorded") from None
-    tokens, billed = _usage(row)
+    tokens, untold, billed = _usage(row)
     return CallFact(
         key=str(row["key"]),
         lane=str(row["lane"]),
@@ -116,22 +116,27 @@ def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlo
         prompt_bytes=_int(row["prompt_bytes"]),
         max_output_tokens=None if most is None else _int(most),
         billed_usd=billed,
+        output_untold=untold,
     )
 
 
-def _usage(row: Row) -> tuple[Tokens | None, Decimal | None]:
-    """Tokens and bill, each None when the provider did not tell it, or told what cannot be: `usage_error` says why."""
+def _usage(row: Row) -> tuple[Tokens | None, bool, Decimal | None]:
+    """Tokens, whether their output is untold, and the bill; tokens and bill are None when the provider did not tell
+    them, or told what cannot be. `usage_error` says why."""
     raw = row["usage"]
     if isinstance(raw, str):
         raw = orjson.loads(raw)
     if raw is None:
-        return None, None
+        return None, False, None
     if not isinstance(raw, Mapping):
         row["usage_error"] = f"usage is {type(raw).__name__}, not an object"
-        return None, None
-    tokens, billed, wrong = None, None, []
+        return None, False, None
+    tokens, untold, billed, wrong = None, False, None, []
     try:
         tokens = normalise(str(row["flavour"]), raw)
+    except OutputUntold as error:
+        tokens, untold = error.told, True
+        wrong.append(str(error))
     except UsageError as error:
         wrong.append(str(error))
     if tokens is not None and tokens.prompt + tokens.output > MOST_TOKENS:
@@ -145,7 +150,7 @@ def _usage(row: Row) -> tuple[Tokens | None, Decimal | None]:
         billed = None
         wrong.append(f"usage: a bill of ${MOST_USD} or more for one call")
     row["usage_error"] = "; ".join(wrong) or None
-    return tokens, billed
+    return tokens, untold, billed
 
 
 def _computed(call: ExplainedCall) -> Row:

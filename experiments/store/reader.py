@@ -88,11 +88,19 @@ class Reader:
             connection.execute("COMMIT")
             for statement in LOCK_DOWN:
                 connection.execute(statement)
+        except duckdb.Error as error:
+            connection.close()
+            raise self._damaged(error) from error
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return self
+
+    def _damaged(self, error: BaseException) -> StoreError:
+        return StoreError(
+            f"{self.path}: the file is damaged ({one_line(error)[:200]}); name another with --db, or take a copy back"
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -138,6 +146,8 @@ class Reader:
             return Answer(columns, rows)
         except duckdb.InterruptException:
             raise QueryError(f"the query took over {timeout_s:g} s and was stopped; ask for less") from None
+        except (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException) as error:
+            raise self._damaged(error) from error
         except duckdb.Error as error:
             raise QueryError(one_line(error)) from None
         finally:

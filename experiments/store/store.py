@@ -7,7 +7,7 @@ StoreLocked is raised and nothing has changed. All methods block: call them in a
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -271,13 +271,15 @@ class Store:
             with self._one_at_a_time, opened(self.path, patience_s=self.patience_s) as connection:
                 migrations.upgrade(connection, self.path)
                 yield connection
-        except (OSError, duckdb.IOException, duckdb.FatalException) as error:
+        except (OSError, duckdb.IOException, duckdb.FatalException, duckdb.TransactionException) as error:
             raise StoreError(
                 f"{self.path}: cannot be written ({one_line(error)}); free some space or make it writable, then rerun"
             ) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple["DuckDBPyConnection", "Callable[[str, Sequence[Row]], None]"]]:
+        import duckdb
+
         with self._open() as connection:
             columns = self._columns = self._columns or table_columns(connection)
             connection.execute("BEGIN")
@@ -285,5 +287,7 @@ class Store:
                 yield connection, lambda table, rows: bulk_insert(connection, table, rows, columns[table])
                 connection.execute("COMMIT")
             except BaseException:
-                connection.execute("ROLLBACK")
+                # A full disk ends the transaction by itself, and only the error that tells of it is of use.
+                with suppress(duckdb.TransactionException, duckdb.FatalException):
+                    connection.execute("ROLLBACK")
                 raise
