@@ -73,7 +73,7 @@ async def test_the_planner_pays_for_its_expired_cache_after_each_visit_of_the_wo
         (source,) = expiry_sources(reader, "tiny")
         shares = dict(reader.query(SHARE.format(experiment="tiny")).rows)
         gaps = reader.query(HELD_THE_FLOOR).rows
-    assert (alone["expiry_usd"], shares["alone"]) == (0, None)
+    assert (alone["expiry_usd"], shares["alone"]) == (0, 0)
     assert pair["expiry_share"] == shares["pair"] > 0.05
     assert (source["arm"], source["role"], source["model"]) == ("pair", "planner", "sim-claude-opus-5-5")
     assert source["usd"] == pair["expiry_usd"]

@@ -127,13 +127,11 @@ class _Asking:
                 return int(answer) if number else answer
 
     def _line(self, question: str) -> str:
-        from experiments.cli.terminal import plain
+        from experiments.cli.question import answer
         from experiments.errors import SpecError
 
-        sys.stderr.write(plain(question))
-        sys.stderr.flush()
         try:
-            line = sys.stdin.readline()
+            line = answer(question)
         except KeyboardInterrupt:
             self._say("")
             raise typer.Exit(130) from None

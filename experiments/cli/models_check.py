@@ -115,9 +115,9 @@ def _agreed(entry: "ModelEntry", bound: Decimal, yes: bool) -> bool:
         raise SpecError(
             f"model {entry.name}: the check can cost up to {_usd(bound)} and there is no terminal to ask on; add --yes"
         )
-    sys.stderr.write("send? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    from experiments.cli.question import answer
+
+    return answer("send? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _show(checked: "CheckedModel") -> None:

@@ -172,9 +172,9 @@ def _total(bounds: "Sequence[ArmBound]") -> Decimal:
 
 
 def _asked() -> bool:
-    sys.stderr.write("start? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    from experiments.cli.question import answer
+
+    return answer("start? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _tell(line: str) -> None:

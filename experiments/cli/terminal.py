@@ -57,7 +57,7 @@ def _least_width(made: "Table") -> int:
     least = 0
     for column in made.columns:
         widest = max(cell_len(line) for cell in (column.header, *column.cells) for line in str(cell).split("\n"))
-        least += (widest if column.no_wrap else min(widest, FOLDED)) + 1
+        least += (widest if column.no_wrap else min(widest, FOLDED)) + 2
     return least
 
 
