@@ -51,7 +51,7 @@ async def test_the_quickstart_gives_the_same_rows_at_any_concurrency_and_over_lo
     same(found["alone"], found["together"])
     same(found["alone"], found["served"])
     with Reader(alone) as reader:
-        shown = {line["arm"]: line["expiry_share"] or None for line in comparison(reader, "quickstart")}
+        shown = {line["arm"]: line["expiry_share"] for line in comparison(reader, "quickstart")}
         (source,) = expiry_sources(reader, "quickstart")
         assert shown == dict(reader.query(SHARE.format(experiment="quickstart")).rows)
     assert (source["arm"], source["role"]) == ("planner-worker", "planner")

@@ -17,13 +17,15 @@ def answer(question: str) -> str:
     screen = output(stderr=True)
     screen.write(plain(question))
     screen.flush()
-    if sys.stdin is sys.__stdin__ and sys.stdin.isatty():
+    given = sys.stdin
+    a_terminal = given.isatty() and given is sys.__stdin__
+    if a_terminal:
         woken, wakes = socket.socketpair()
         with woken, wakes:
             wakes.setblocking(False)
             before = signal.set_wakeup_fd(wakes.fileno())
             try:
-                select.select([sys.stdin, woken], [], [])
+                select.select([given, woken], [], [])
             finally:
                 signal.set_wakeup_fd(before)
-    return sys.stdin.readline()
+    return given.readline()
