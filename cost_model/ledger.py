@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Literal
 
 from cost_model.causes import OUTPUT, REBUILDS, UNKNOWN, Cause
+from cost_model.errors import PriceMissing
 from cost_model.price_card import PriceCard
 from cost_model.tokens import PROMPT_CLASSES, Tokens
 
@@ -89,7 +90,8 @@ def cross(tokens: Tokens, stretches: Sequence[Stretch]) -> Iterator[Overlap]:
 def charges(call: str, model: str, card: PriceCard, tokens: Tokens, stretches: Sequence[Stretch]) -> tuple[Charge, ...]:
     """The bill of a call whose usage is known. The dollars sum exactly to the card's cost of the tokens.
 
-    Raises PriceMissing when the card lacks a class that occurs, or the read price that an excess is measured against.
+    Tokens of a class that the card does not price cost between nothing and its dearest price: a provider may bill what
+    nobody foresaw, and then the call has a range, never a made-up amount and never no line at all.
     """
     prompt = tokens.prompt
     lines = list(cross(tokens, stretches))
@@ -97,10 +99,23 @@ def charges(call: str, model: str, card: PriceCard, tokens: Tokens, stretches: S
         lines.append(Overlap("output", OUTPUT, tokens.output, "reported"))
     bill = []
     for number, line in enumerate(lines):
-        usd = card.usd(line.token_class, line.units, prompt)
-        excess = usd - card.usd("cache_read", line.units, prompt) if line.cause in REBUILDS else Decimal(0)
-        bill.append(Charge(call, number, model, line.token_class, line.cause, line.units, usd, usd, excess, line.basis))
+        low, high = usd_range(card, line.token_class, line.units, prompt)
+        basis: Basis = line.basis if low == high else "estimated"
+        read_low, read_high = usd_range(card, "cache_read", line.units, prompt)
+        known = line.cause in REBUILDS and low == high and read_low == read_high
+        excess = low - read_low if known else Decimal(0)
+        bill.append(Charge(call, number, model, line.token_class, line.cause, line.units, low, high, excess, basis))
     return tuple(bill)
+
+
+def usd_range(card: PriceCard, token_class: str, count: int, prompt_tokens: int) -> tuple[Decimal, Decimal]:
+    """The least and the most that the tokens cost: the same where the card prices their class."""
+    try:
+        usd = card.usd(token_class, count, prompt_tokens)
+    except PriceMissing:
+        dearest = max(card.price(name, prompt_tokens) for name in card.usd_per_mtok)
+        return Decimal(0), (dearest * count).scaleb(-6)
+    return usd, usd
 
 
 DENSE_TOKENS_PER_BYTE = Decimal("0.5")
@@ -148,8 +163,8 @@ def unfinished_output(
     answer broke off or never said how long it was."""
     prompt_lines = [charge for charge in bill if charge.cause != OUTPUT]
     longest = max(tokens.output, MOST_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens)
-    low = card.usd("output", tokens.output, tokens.prompt)
-    high = card.usd("output", longest, tokens.prompt)
+    low, _ = usd_range(card, "output", tokens.output, tokens.prompt)
+    _, high = usd_range(card, "output", longest, tokens.prompt)
     output = Charge(call, len(prompt_lines), model, "output", OUTPUT, None, low, high, Decimal(0), "estimated")
     return (*prompt_lines, output)
 

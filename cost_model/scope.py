@@ -54,7 +54,7 @@ class _Model:
 def explain(calls: Sequence[CallFact]) -> list[ExplainedCall]:
     """Explains all calls of ONE cache scope, in order of (requested_at, key).
 
-    Raises PriceMissing when a card lacks a class that occurs, ValueError when a key comes twice.
+    Raises ValueError when a key comes twice.
     """
     if len({call.key for call in calls}) < len(calls):
         raise ValueError("a call's key comes twice in one cache scope")
@@ -103,7 +103,8 @@ def _explain_known(
     if not finished:
         bill = unfinished_output(bill, call.key, call.model, call.card, tokens, call.max_output_tokens)
     basis: Basis = "reported" if tokens == reported else "arithmetic"
-    return replace(_result(call, idle_s, tokens, bill, exact=finished, basis=basis), unexplained_read=foreign)
+    exact = finished and all(charge.usd_low == charge.usd_high for charge in bill)
+    return replace(_result(call, idle_s, tokens, bill, exact=exact, basis=basis), unexplained_read=foreign)
 
 
 def _foreign(call: CallFact, read: int, model: _Model, path: Path) -> bool:

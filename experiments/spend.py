@@ -51,6 +51,7 @@ class SpendingBook:
         self._waited = waited
         self._open: dict[str, CallSent] = {}
         self.usd = Decimal(0)
+        self.exact = True
 
     async def sent(self, call: CallSent) -> None:
         """Raises SpendingStopped when the budget is used up, SpendingStalled when no room in it comes free."""
@@ -67,7 +68,9 @@ class SpendingBook:
         try:
             self._book.ended(call)
         finally:
-            self._settle(sent, self._known_cost(sent, call))
+            usd = self._known_cost(sent, call)
+            self.exact = self.exact and usd is not None
+            self._settle(sent, usd)
 
     def judged(self, key: str, tool_calls_valid: bool) -> None:
         self._book.judged(key, tool_calls_valid)
@@ -75,6 +78,7 @@ class SpendingBook:
     def close(self) -> None:
         while self._open:
             _, sent = self._open.popitem()
+            self.exact = False
             self._settle(sent, None)
         if self._budget is not None:
             self._budget.leave(self._rank)

@@ -60,8 +60,8 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`reward` None when there is no score, `usd` the list price of the attempt's answered calls. `error` is one line,
-    of an infrastructure fault or a bug."""
+    """`reward` None when there is no score, `usd` the list price of the attempt's answered calls, the least that it
+    costs unless `usd_exact`. `error` is one line, of an infrastructure fault or a bug."""
 
     ended_by: str
     outcome: Outcome
@@ -69,6 +69,7 @@ class Ended:
     reward: float | None
     error: str | None
     usd: Decimal
+    usd_exact: bool = True
 
 
 async def run_trial(bench: Bench, trial: PlannedTrial, attempt: int) -> Ended:
@@ -210,7 +211,7 @@ class _Attempt:
         reward: float | None = None,
         error: str | None = None,
     ) -> Ended:
-        return Ended(ended_by, outcome, unscored_reason, reward, error, self.spend.usd)
+        return Ended(ended_by, outcome, unscored_reason, reward, error, self.spend.usd, self.spend.exact)
 
     async def _started(self, backend: str, notes: Sequence[str]) -> None:
         await self.book.attempt_started(

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -81,3 +82,10 @@ def test_a_second_ctrl_c_while_the_first_is_being_told_ends_the_process_and_show
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_what_a_trial_cost_at_least_is_marked_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with watching() as watch:
+        watch.begins(1, 0, "bubblewrap", 8)
+        watch.ended(two_trials()[0], replace(PASSED, usd=Decimal(0), usd_exact=False))
+    assert capsys.readouterr().err.endswith("passed  >= $0.0000\n")

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_model.calls import Outcome
-from cost_model.errors import PriceMissing
 from cost_model.ledger import MOST_OUTPUT_TOKENS
 from cost_model.price_card import SELF_HOSTED
 from cost_model.scope import explain
@@ -38,14 +37,26 @@ def test_a_write_of_the_default_lifetime_may_have_only_a_general_price() -> None
     card = replace(OPUS, usd_per_mtok={"input": Decimal(4), "cache_write_unknown": Decimal(5), "output": Decimal(20)})
     explained = explain([call(0, "head", Tokens(cache_write_unknown=2000), card=card)])[0]
     assert explained.cost_usd == Decimal("0.01")
-    with pytest.raises(PriceMissing, match="cache_write_1h"):
-        explain([call(0, "head", Tokens(cache_write_unknown=2000), card=card, lifetime="1h")])
+    hour = explain([call(0, "head", Tokens(cache_write_unknown=2000), card=card, lifetime="1h")])[0]
+    assert (hour.cost_usd, hour.cost_low_usd, hour.cost_high_usd) == (None, 0, Decimal("0.04"))
 
 
-def test_a_card_that_lacks_a_class_that_occurs_is_an_error() -> None:
+def test_tokens_of_a_class_that_the_card_lacks_cost_between_nothing_and_its_dearest_price() -> None:
     card = replace(OPUS, usd_per_mtok={"input": Decimal(4), "output": Decimal(20)})
-    with pytest.raises(PriceMissing, match="cache_write_5m"):
-        explain([call(0, "head", wrote(5000), card=card)])
+    calls = [
+        call(0, "head", Tokens(input=1000, cache_write_5m=5000, output=100), card=card),
+        call(900, "head a", Tokens(cache_write_5m=6000, output=100), card=card),
+    ]
+    first, second = explain(calls)
+    assert (first.list_usd, first.cost_usd, first.basis) == (None, None, "estimated")
+    assert (first.cost_low_usd, first.cost_high_usd) == (Decimal("0.006"), Decimal("0.106"))
+    assert [(c.token_class, c.units, c.usd_low, c.usd_high) for c in first.charges] == [
+        ("cache_write_5m", 5000, 0, Decimal("0.1")),
+        ("input", 1000, Decimal("0.004"), Decimal("0.004")),
+        ("output", 100, Decimal("0.002"), Decimal("0.002")),
+    ]
+    assert "expiry_rebuild" in {charge.cause for charge in second.charges}
+    assert second.excess_usd == 0
 
 
 def test_a_refused_call_costs_nothing_and_touches_nothing() -> None:

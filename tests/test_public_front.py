@@ -83,3 +83,10 @@ def test_a_database_that_is_not_there_is_never_created(tmp_path: Path) -> None:
     with pytest.raises(StoreMissing), fullchain.open_database(tmp_path / "none.duckdb"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("field", ["input_tokens", "service_tier"])
+def test_a_number_of_thousands_of_digits_is_no_usage(field: str) -> None:
+    usage = {"input_tokens": 10, "output_tokens": 1, field: 10**5000}
+    with pytest.raises(UsageError, match="a number of thousands of digits"):
+        fullchain.price("anthropic_messages", usage, "claude-opus-5-5", AT)

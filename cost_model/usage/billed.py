@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 from cost_model.errors import UsageError
+from cost_model.usage.fields import shown
 
 TICKS_PER_USD = 10**10
 
@@ -34,7 +35,8 @@ def _amount(raw: Mapping[str, object], place: Mapping[str, object], name: str) -
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise UsageError(f"usage: {name} must be an amount of money, not {type(value).__name__}", raw)
-    amount = Decimal(str(value))
+    # Python writes out no number of thousands of digits.
+    amount = Decimal("Infinity") if isinstance(value, int) and abs(value) >= 10**18 else Decimal(str(value))
     if not amount.is_finite() or not 0 <= amount < 10**18:
-        raise UsageError(f"usage: {name} must be an amount of money >= 0, not {str(value)[:40]}", raw)
+        raise UsageError(f"usage: {name} must be an amount of money >= 0, not {shown(value)}", raw)
     return amount

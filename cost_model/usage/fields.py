@@ -8,6 +8,14 @@ MOST_TOKENS = 10**9
 """No call has a billion tokens: a larger number is damage, and its dollars would not fit the columns they go into."""
 
 
+def shown(value: object) -> str:
+    """The beginning of a value that is not what it should be; Python writes out no number of thousands of digits."""
+    try:
+        return repr(str(value)[:40])
+    except ValueError:
+        return "a number of thousands of digits"
+
+
 class UsageFields:
     """One usage object (or an object inside it), read field by field. Every complaint keeps the whole raw object."""
 
@@ -27,7 +35,7 @@ class UsageFields:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
             expected = f"a whole number of tokens from 0 to {MOST_TOKENS:,}"
-            raise self.error(f"{self._path}{name} must be {expected}, not {str(value)[:40]!r}")
+            raise self.error(f"{self._path}{name} must be {expected}, not {shown(value)}")
         return value
 
     def needed(self, name: str) -> int:

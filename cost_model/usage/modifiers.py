@@ -3,7 +3,7 @@
 Price cards hold standard prices. Usage that was billed at others is refused, so that it is never priced in silence.
 """
 
-from cost_model.usage.fields import UsageFields
+from cost_model.usage.fields import UsageFields, shown
 
 MODIFIERS = ("service_tier", "speed", "inference_geo")
 
@@ -17,5 +17,5 @@ def refuse_modified(usage: UsageFields) -> None:
         value = usage.raw.get(name)
         if value is not None and (not isinstance(value, str) or value not in ORDINARY):
             raise usage.error(
-                f"{name} is {str(value)[:40]!r}: such a call is not billed at standard prices, and no others are known"
+                f"{name} is {shown(value)}: such a call is not billed at standard prices, and no others are known"
             )

@@ -109,8 +109,8 @@ def _remarks(line: dict[str, Any]) -> list[str]:
         )
     if line["unknown_calls"]:
         remarks.append(
-            f"{line['unknown_calls']} calls ended without usage: dollars lie between "
-            f"${line['total_usd_low']:.4f} and ${line['total_usd_high']:.4f}"
+            f"{line['unknown_calls']} calls have no exact cost (usage_error and outcome in `calls` say why): dollars "
+            f"lie between ${line['total_usd_low']:.4f} and ${line['total_usd_high']:.4f}"
         )
     if line["scope_leak"]:
         remarks.append("a cache read that no earlier call of its trial explains: trials are not independent")

@@ -28,7 +28,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.total = self.done = 0
-        self.spent = Decimal(0)
+        self.spent, self.exact = Decimal(0), True
         self.budget: Budget | None = None
 
     def begins(self, pending: int, finished: int, sandbox: str, concurrency: int) -> None:
@@ -66,12 +66,13 @@ class Lines:
     def _spending(self) -> str:
         """What is spent: of the budget, which counts all runs, else of the trials that have ended."""
         if self.budget is None:
-            return f"${self.spent:.4f}"
+            return _dollars(self.spent, exact=self.exact)
         return f"${self.budget.spent:.4f} of ${self.budget.usd:,.2f} spent"
 
     def _count(self, ended: "Ended") -> None:
         self.done += 1
         self.spent += ended.usd
+        self.exact = self.exact and ended.usd_exact
 
     def _broken(self, trial: "PlannedTrial", ended: "Ended") -> None:
         if ended.error:
@@ -130,4 +131,9 @@ def _end_at_once(number: int, frame: object) -> None:
 def _summary(trial: "PlannedTrial", ended: "Ended") -> str:
     how = "" if ended.ended_by == "submitted" else f" ({ended.ended_by})"
     which = f"{trial.id}  {trial.arm}  {one_line(trial.task)}  repeat {trial.repeat + 1}"
-    return f"{which}: {ended.outcome}{how}  ${ended.usd:.4f}"
+    return f"{which}: {ended.outcome}{how}  {_dollars(ended.usd, exact=ended.usd_exact)}"
+
+
+def _dollars(usd: Decimal, *, exact: bool) -> str:
+    """The least that it can be, and marked so, where a call's cost is not known: never 0 for unknown."""
+    return f"${usd:.4f}" if exact else f">= ${usd:.4f}"

@@ -8,7 +8,7 @@ from decimal import Decimal
 import orjson
 
 from cost_model.call_fact import CallFact
-from cost_model.errors import OutputUntold, UsageError
+from cost_model.errors import OutputUntold, PriceMissing, UsageError
 from cost_model.ledger import Charge
 from cost_model.policies import POLICIES
 from cost_model.prefixes import PromptBlock
@@ -18,6 +18,7 @@ from cost_model.tokens import Tokens
 from cost_model.usage import normalise
 from cost_model.usage.billed import billed_usd
 from cost_model.usage.fields import MOST_TOKENS
+from cost_model.writes import settle_writes
 from experiments.errors import JournalDamaged
 from experiments.store.cards import Cards
 from experiments.store.rows import Row
@@ -94,13 +95,21 @@ def explain_calls(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -
 
 def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlock]], facts: Facts) -> CallFact:
     model, requested_at = str(row["model"]), _moment(row["requested_at"])
-    first_token_at, lifetime, most = row["first_token_at"], row["lifetime"], row["max_output_tokens"]
+    first_token_at, most = row["first_token_at"], row["max_output_tokens"]
+    lifetime = None if row["lifetime"] is None else str(row["lifetime"])
     blocks = sizes.get((row["lane"], row["version"]), {})
     try:
         prompt = [blocks[idx] for idx in range(_int(row["blocks"]))]
     except KeyError as missing:
         raise JournalDamaged(f"the call {row['key']} was sent with block {missing} that was never recorded") from None
     tokens, untold, billed = _usage(row)
+    policy, card = POLICIES[facts.of(model).cache], facts.card(model, requested_at)
+    if tokens is not None:
+        try:
+            card.cost(settle_writes(tokens, policy=policy, lifetime=lifetime, card=card))
+        except PriceMissing as missing:
+            # The ledger gives such tokens a range; this says why.
+            row["usage_error"] = "; ".join(filter(None, [str(row["usage_error"] or ""), str(missing)]))
     return CallFact(
         key=str(row["key"]),
         lane=str(row["lane"]),
@@ -109,9 +118,9 @@ def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlo
         first_token_at=None if first_token_at is None else _moment(first_token_at),
         outcome=row["outcome"],  # type: ignore[arg-type]  # text from a row; the journal holds the literals only
         tokens=tokens,
-        policy=POLICIES[facts.of(model).cache],
-        lifetime=None if lifetime is None else str(lifetime),
-        card=facts.card(model, requested_at),
+        policy=policy,
+        lifetime=lifetime,
+        card=card,
         prompt=prompt,
         prompt_bytes=_int(row["prompt_bytes"]),
         max_output_tokens=None if most is None else _int(most),
