@@ -38,7 +38,7 @@ def test_a_write_of_the_default_lifetime_may_have_only_a_general_price() -> None
     explained = explain([call(0, "head", Tokens(cache_write_unknown=2000), card=card)])[0]
     assert explained.cost_usd == Decimal("0.01")
     hour = explain([call(0, "head", Tokens(cache_write_unknown=2000), card=card, lifetime="1h")])[0]
-    assert (hour.cost_usd, hour.cost_low_usd, hour.cost_high_usd) == (None, 0, Decimal("0.04"))
+    assert (hour.cost_usd, hour.cost_low_usd, hour.cost_high_usd) == (None, Decimal(0), Decimal("0.04"))
 
 
 def test_tokens_of_a_class_that_the_card_lacks_cost_between_nothing_and_its_dearest_price() -> None:
