@@ -20,7 +20,7 @@ from cost_model.calls import SpendingStopped
 from cost_model.tokens import CLASSES
 from experiments.bill import Booked, Reconciliation, bill_folder, read_bill, reconcile
 from experiments.budget import Budget
-from experiments.errors import SpecError
+from experiments.errors import SpecError, StoreError
 from experiments.experiment import Experiment, host_refusal
 from experiments.heap import settled_heap
 from experiments.interrupts import interruptible
@@ -138,6 +138,11 @@ class _Run:
             spent = await asyncio.to_thread(spent_so_far, self.experiment, self.database)
             self.report.budget = Budget(self.experiment.budget_usd, spent)
             self.watch.budgeted(self.report.budget)
+            if stands.left_out and self.experiment.costs_money:
+                raise StoreError(
+                    f"{self.database}: journals of earlier runs cannot be read, and so not be counted against the "
+                    "budget; mend them or move them away, or run with --no-budget"
+                )
             if stands.left_out:
                 self.watch.warns("what these journals hold is not counted as spent")
         backend = await self._backend() if stands.pending else None

@@ -284,6 +284,24 @@ def test_a_run_of_real_models_tells_its_worst_case_and_starts_when_it_is_agreed_
     assert "budget: $5.00, of which $0.0000 is spent; the run ends there, and passes it by less than" in seen
 
 
+def test_money_is_not_spent_while_a_journal_that_cannot_be_read_may_hold_what_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "x.duckdb"
+    damaged = journal_folder(database) / "dead.jsonl"
+    damaged.parent.mkdir()
+    damaged.write_text('{"kind": "sent", "key": "k"}\n')
+    with provider() as (address, asked):
+        spec = str(real_spec(tmp_path, address))
+        with pytest.raises(SystemExit) as end:
+            main(["run", spec, "--db", str(database), "--yes"])
+    assert (end.value.code, asked) == (2, [])
+    assert (
+        "journals of earlier runs cannot be read, and so not be counted against the budget" in capsys.readouterr().err
+    )
+    assert damaged.exists()
+
+
 @needs_isolation
 def test_every_attempt_with_a_real_model_has_a_nonce_that_no_other_run_of_the_spec_can_read_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
