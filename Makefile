@@ -1,9 +1,11 @@
 # Everything sets itself up: Python 3.11 or newer, make and the package registries are all that is needed.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
-DB     ?= fullchain.duckdb
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready
+DB      ?= fullchain.duckdb
+# Tests wait for sandboxes as much as they compute.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .PHONY: demo test check ci slow test-local-llm bench lock clean
 
@@ -11,7 +13,7 @@ demo: $(READY)
 	$(BIN)/fullchain run quickstart --db $(DB)
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow and not local_llm"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not local_llm"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -132,18 +132,21 @@ class ChatAnswer:
         call, function = self._calls[position], mapping(fragment.get("function"))
         if not call["id"]:
             call["id"] = text(fragment.get("id"))
-        for field in ("name", "arguments"):
-            if field in function:
-                self._pieces.add((position, field), text(function[field]))
-        call.update({k: v for k, v in fragment.items() if v is not None and k not in _OF_A_CALL})
+        for field, value in function.items():
+            if field == "arguments" or field == "name":
+                self._pieces.add((position, field), text(value))
+        if not _OF_A_CALL.issuperset(fragment):
+            call.update({k: v for k, v in fragment.items() if v is not None and k not in _OF_A_CALL})
 
     def _position(self, fragment: Mapping[str, object]) -> int:
         """By `index`; a server that leaves it out, or gives all calls the same, tells a new call by its id."""
         index, known, call_id = fragment.get("index"), len(self._calls), fragment.get("id")
         if isinstance(index, int):
             position = self._by_index.get(index, known)
+            if position < known and not call_id:
+                return position
             named = mapping(fragment.get("function")).get("name")
-            if position < known and call_id and named and self._calls[position]["id"] not in ("", call_id):
+            if position < known and named and self._calls[position]["id"] not in ("", call_id):
                 position = known
             self._by_index[index] = position
         else:
