@@ -30,7 +30,8 @@ from harbor_tasks.sandbox import Sandbox
 from harbor_tasks.sandbox.binary import bwrap
 from harbor_tasks.sandbox.bwrap_process import Bwrap
 from harbor_tasks.sandbox.diagnosis import mend
-from harbor_tasks.sandbox.machine import Machine, to_its_end
+from harbor_tasks.sandbox.local import LocalMachine
+from harbor_tasks.sandbox.machine import to_its_end
 from harbor_tasks.sandbox.mounts import DRIVER, PYTHON, SHELL_FOLDER, Tools, isolation, system
 from harbor_tasks.sandbox.plan import PATH, Plan
 from harbor_tasks.sandbox.planning import plan
@@ -59,7 +60,7 @@ class Limits:
 class Bubblewrap:
     """The `Backend`. `binary` and `limits` are for those who know better than the defaults."""
 
-    name = "bubblewrap"
+    name = described = "bubblewrap"
     isolated = True
     warning: str | None = None
 
@@ -125,7 +126,7 @@ class Bubblewrap:
             return self._ready
 
 
-class BubblewrapMachine(Machine):
+class BubblewrapMachine(LocalMachine):
     """One trial's sandbox."""
 
     backend = "bubblewrap"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harbor_tasks.errors import SandboxBroken
-from harbor_tasks.sandbox.machine import wait
+from harbor_tasks.sandbox.local import wait
 
 KILL_TIMEOUT_S = 30.0
 
@@ -21,6 +21,10 @@ class Bwrap:
     process: asyncio.subprocess.Process
     info: int
     _init: int | None = field(default=None)
+
+    @property
+    def stderr(self) -> asyncio.StreamReader | None:
+        return self.process.stderr
 
     async def started(self) -> None:
         self._learn()

@@ -24,7 +24,8 @@ from harbor_tasks.requires import missing_inside
 from harbor_tasks.sandbox import Sandbox
 from harbor_tasks.sandbox.host_folders import clear, foreign_folder, make_folders, read_marker, take_turn
 from harbor_tasks.sandbox.host_processes import KILL_TIMEOUT_S, MARK, kill_marked
-from harbor_tasks.sandbox.machine import Machine, to_its_end, wait
+from harbor_tasks.sandbox.local import LocalMachine, wait
+from harbor_tasks.sandbox.machine import to_its_end
 from harbor_tasks.sandbox.plan import FOLDERS, PATH, Plan
 from harbor_tasks.sandbox.planning import plan
 from harbor_tasks.sandbox.replay import replay
@@ -36,7 +37,7 @@ _LIMITS = ["-c", "0"]
 class Host:
     """The `Backend` without isolation."""
 
-    name = "host"
+    name = described = "host"
     isolated = False
     warning: str | None = (
         "NO SANDBOX: commands run as root on this machine itself (folders /app, /logs, /tests, /solution). "
@@ -117,7 +118,7 @@ def _clear_after(private: Path) -> None:
         clear(read_marker(), private)
 
 
-class HostMachine(Machine):
+class HostMachine(LocalMachine):
     """The machine itself, seen as a sandbox."""
 
     backend = "host"
@@ -173,6 +174,10 @@ class HostMachine(Machine):
 class Marked:
     process: asyncio.subprocess.Process
     mark: str
+
+    @property
+    def stderr(self) -> asyncio.StreamReader | None:
+        return self.process.stderr
 
     async def started(self) -> None:
         pass

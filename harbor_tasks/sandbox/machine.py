@@ -1,18 +1,17 @@
-"""What every local sandbox does alike, over one question that each backend answers: how a process starts in it."""
+"""What every sandbox does alike, over one question that each backend answers: how a process starts in it."""
 
 import asyncio
 import contextlib
-import socket
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from harbor_tasks.errors import SandboxBroken
 from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
 from harbor_tasks.sandbox.archive import SIZE_LIMIT, pack, unpack
-from harbor_tasks.sandbox.session import DRIVER, Launched, Session
+from harbor_tasks.sandbox.session import Conversation, Launched, Session
 
 FILES_TIMEOUT_S = 300.0
 """For one upload, download or read."""
@@ -53,8 +52,21 @@ _RESTORE = "exec tar -C / --no-same-owner -xpf -"
 _READ = f'[ -f "$1" ] && [ ! -L "$1" ] || exit {_ABSENT}; exec head -c "$2" -- "$1"'
 
 
+class Running(Launched, Protocol):
+    """A program whose outputs are piped."""
+
+    @property
+    def stdout(self) -> asyncio.StreamReader: ...
+
+    @property
+    def stderr(self) -> asyncio.StreamReader: ...
+
+    async def wait(self) -> int:
+        """Its exit code. Both outputs must have been read to their ends."""
+
+
 class Machine(ABC):
-    """A `Sandbox` on this host. `env` is what every command starts with; a Dockerfile's ENV adds to it."""
+    """A `Sandbox`. `env` is what every command starts with; a Dockerfile's ENV adds to it."""
 
     backend: str
 
@@ -65,18 +77,12 @@ class Machine(ABC):
         self._sessions: set[Session] = set()
 
     @abstractmethod
-    async def _spawn(
-        self, argv: Sequence[str], *, env: Mapping[str, str], stdin: int | IO[bytes], stdout: int, scratch: Path | None
-    ) -> Launched:
-        """Starts a process in the sandbox, stderr piped; `scratch` is the folder of its driver's outputs."""
+    async def _converse(self, env: Mapping[str, str]) -> Conversation:
+        """Starts a driver (`driver_words`) in the sandbox, with this environment."""
 
     @abstractmethod
-    def _scratch(self) -> tuple[Path, str]:
-        """A fresh folder for a driver's outputs on the host, and the driver's own folder as seen inside."""
-
-    @abstractmethod
-    def _driver(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The words that run a driver's text, and its `ulimit` options."""
+    async def _run(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Running:
+        """Starts a program of ours in the sandbox, its outputs piped, its input a file from where it stands."""
 
     async def shell(self, env: Mapping[str, str] | None = None) -> Session:
         return await self._open(self.workdir, env or {})
@@ -148,26 +154,7 @@ class Machine(ABC):
         await to_its_end(session.close())
 
     async def _open(self, cwd: str, env: Mapping[str, str]) -> Session:
-        try:
-            scratch, inside = self._scratch()
-        except OSError as error:
-            raise SandboxBroken(f"no folder for a shell: {error}") from error
-        words, limits = self._driver()
-        argv = [*words, DRIVER, "driver", inside, str(OUTPUT_LIMIT), *limits]
-        ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                launched = await self._spawn(
-                    argv,
-                    env={**self.env, **env, "FULLCHAIN_CWD": cwd},
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    scratch=scratch,
-                )
-            reader, writer = await asyncio.open_connection(sock=ours)
-        except BaseException:
-            ours.close()
-            raise
+        launched, reader, writer = await self._converse({**self.env, **env, "FULLCHAIN_CWD": cwd})
         session = Session(launched, reader, writer)
         self._sessions.add(session)
         try:
@@ -196,34 +183,27 @@ class Machine(ABC):
 
         Raises SandboxBroken when it prints more than `limit` bytes or does not end.
         """
-        launched = await self._spawn(
-            [*_BASH, script, "files", *arguments],
-            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
-            stdin=stdin if stdin is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            scratch=None,
+        running = await self._run(
+            [*_BASH, script, "files", *arguments], env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, stdin=stdin
         )
-        process = launched.process
-        assert process.stdout is not None  # noqa: S101 (piped above)
-        assert process.stderr is not None  # noqa: S101
-        errors = asyncio.ensure_future(process.stderr.read(4096))
+        errors = asyncio.ensure_future(running.stderr.read(4096))
         try:
             async with asyncio.timeout(FILES_TIMEOUT_S):
                 total = 0
-                while data := await process.stdout.read(1 << 18):
+                while data := await running.stdout.read(1 << 18):
                     total += len(data)
                     if total > limit + 1024:
                         raise SandboxBroken(f"{arguments[0]}: more than {limit} bytes to bring out")
                     output.write(data)
                 said = (await errors).decode("utf-8", errors="replace").strip().splitlines()
-                code = await process.wait()
+                code = await running.wait()
         except TimeoutError:
             raise SandboxBroken(f"{arguments[0]}: files took longer than {FILES_TIMEOUT_S:.0f} s") from None
         finally:
             errors.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await errors
-            await launched.kill()
+            await running.kill()
         output.seek(0)
         return code, said[-1] if said else ""
 
@@ -236,11 +216,3 @@ async def to_its_end(clean_up: Awaitable[None]) -> None:
     except asyncio.CancelledError:
         await running
         raise
-
-
-async def wait(process: asyncio.subprocess.Process) -> None:
-    """Waits for a process that was killed. asyncio waits for the end of its pipes too, which nobody may have read."""
-    for stream in (process.stdout, process.stderr):
-        while stream is not None and await stream.read(1 << 16):
-            pass
-    await process.wait()

@@ -5,6 +5,7 @@ import contextlib
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from importlib import resources
 from typing import Protocol
 
@@ -25,13 +26,23 @@ _HEADER = re.compile(rb"([0-9a-f]{16}) ([0-9]{1,3}) ([0-9]{1,18}) ([0-9]{1,6})\n
 class Launched(Protocol):
     """A process that was started in a sandbox, with everything that it started itself."""
 
-    process: asyncio.subprocess.Process
+    @property
+    def stderr(self) -> asyncio.StreamReader | None: ...
 
     async def started(self) -> None:
         """Called once, when the process has shown that it runs."""
 
     async def kill(self) -> None:
         """Returns when none of them is left."""
+
+
+Conversation = tuple[Launched, asyncio.StreamReader, asyncio.StreamWriter]
+"""A driver that was started, and both ends of what is said with it."""
+
+
+def driver_words(folder: str, limits: Sequence[str]) -> list[str]:
+    """What follows `bash -c` where a driver begins: its text, and its arguments as it explains them."""
+    return [DRIVER, "driver", folder, str(OUTPUT_LIMIT), *limits]
 
 
 class Session:
@@ -111,7 +122,7 @@ class Session:
             await self._writer.wait_closed()
 
     async def _stderr(self) -> str:
-        stream = self._launched.process.stderr
+        stream = self._launched.stderr
         if stream is None:
             return ""
         try:
