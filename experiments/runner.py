@@ -145,7 +145,7 @@ class _Run:
                 )
             if stands.left_out:
                 self.watch.warns("what these journals hold is not counted as spent")
-        backend = await self._backend() if stands.pending else None
+        backend = await self._backend(stands) if stands.pending else None
         await asyncio.to_thread(
             self.store.register,
             stands.plan,
@@ -156,9 +156,12 @@ class _Run:
             await self._pending(stands, backend)
         return self.report
 
-    async def _backend(self) -> Backend:
+    async def _backend(self, stands: Standing) -> Backend:
         experiment = self.experiment
-        backend = await choose(experiment.spec.sandbox)
+        backend = await choose(
+            experiment.spec.sandbox,
+            [experiment.tasks[name] for name in sorted({trial.task for trial in stands.pending})],
+        )
         if backend.warning:
             self.watch.warns(backend.warning)
         if not backend.isolated:
@@ -167,7 +170,7 @@ class _Run:
             if reason:
                 raise SpecError(
                     f"{experiment.path}: sandbox: no sandbox with isolation can start on this machine, and the host "
-                    f"sandbox is refused {reason}; run it where bubblewrap can start"
+                    f"sandbox is refused {reason}; run it where Docker or bubblewrap can start"
                 )
         return backend
 
@@ -180,7 +183,7 @@ class _Run:
             chosen = {trial.id for trial in pilot_block(stands.plan, self.report.skipped)}
             wanted = [trial for trial in wanted if trial.id in chosen]
         attempts = {trial.id: stands.attempts(trial) + 1 for trial in wanted}
-        self.watch.begins(len(wanted), self.report.finished_before, backend.name, concurrency)
+        self.watch.begins(len(wanted), self.report.finished_before, backend.described, concurrency)
         with interruptible(self._interrupted):
             await self._side_by_side(wanted, attempts, backend, concurrency)
 

@@ -26,7 +26,7 @@ DEFAULT_EPOCH = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 """Where virtual time begins unless the spec says otherwise: fixed, or peak-hour prices would change with the hour."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-Sandbox = Literal["auto", "bubblewrap", "host"]
+Sandbox = Literal["auto", "docker", "bubblewrap", "host"]
 SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
 
 Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]

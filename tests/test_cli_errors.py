@@ -128,7 +128,7 @@ def test_the_host_sandbox_is_refused_to_a_served_simulator(spec: Path, capsys: p
         (["run", "quickstart", "--as", "a/b"], "--as: 'a/b' is no name"),
         (
             ["run", "quickstart", "--sandbox", "dokcer"],
-            "--sandbox: 'dokcer' is not known; expected auto, bubblewrap or host",
+            "--sandbox: 'dokcer' is not known; expected auto, docker, bubblewrap or host",
         ),
         (["run", "quickstart", "--as", "a b"], "beginning with a letter or digit"),
         (["run", "quickstart", "--simulator", "nonsense"], "--simulator"),

@@ -76,4 +76,4 @@ def test_a_task_that_does_not_hold_ends_the_check_with_1(
 def test_an_unknown_sandbox_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, error = said(capsys, "check", str(write_task(tmp_path / "t")), "--sandbox", "podman")
     assert (code, out) == (2, "")
-    assert error == "fullchain: sandbox 'podman': expected one of auto, bubblewrap, host\n"
+    assert error == "fullchain: sandbox 'podman': expected one of auto, docker, bubblewrap, host\n"

@@ -34,7 +34,7 @@ async def test_auto_says_why_it_takes_a_backend_without_isolation(monkeypatch: p
 
 
 async def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(SandboxMissing, match="'podman': expected one of auto, bubblewrap, host"):
+    with pytest.raises(SandboxMissing, match="'podman': expected one of auto, docker, bubblewrap, host"):
         await choose("podman")
 
 
@@ -63,7 +63,7 @@ async def test_host_mode_says_that_it_is_no_sandbox() -> None:
     assert Host.isolated is False
     assert Host.warning is not None
     assert "NO SANDBOX" in Host.warning
-    assert backends.NAMES == ("auto", "bubblewrap", "host")
+    assert backends.NAMES == ("auto", "docker", "bubblewrap", "host")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def run(
     concurrency: Annotated[
         int | None, typer.Option(min=1, max=1024, help="Trials at a time; wins over the spec.")
     ] = None,
-    sandbox: Annotated[str | None, typer.Option(help="auto, bubblewrap or host; wins over the spec.")] = None,
+    sandbox: Annotated[str | None, typer.Option(help="auto, docker, bubblewrap or host; wins over the spec.")] = None,
     simulator: Annotated[
         str | None,
         typer.Option(help="A served simulator (`fullchain simulate`) instead of one in process.", metavar="URL"),

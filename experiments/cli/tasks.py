@@ -42,7 +42,7 @@ def list_tasks(path: Where = "bundled") -> None:
 @tasks.command("check")
 def check_tasks(
     path: Where = "bundled",
-    sandbox: Annotated[str, typer.Option(help="auto, bubblewrap or host.")] = "auto",
+    sandbox: Annotated[str, typer.Option(help="auto, docker, bubblewrap or host.")] = "auto",
 ) -> None:
     """Runs each task: its solution must pass, doing nothing must fail, its known wrong solutions must fail.
 
@@ -66,7 +66,7 @@ async def _check(found: "list[Task]", sandbox: str) -> bool:
     from harbor_tasks.errors import TaskRefused
     from harbor_tasks.sandbox.backends import choose
 
-    backend = await choose(sandbox)
+    backend = await choose(sandbox, found)
     if backend.warning:
         say(f"warning: {one_line(backend.warning)}", stderr=True)
     good = True

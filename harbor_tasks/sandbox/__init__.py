@@ -1,8 +1,8 @@
 """The one seam between a task and the machine: what every sandbox can do.
 
 A backend starts sandboxes; a sandbox has the paths /app (or the task's WORKDIR), /logs/{agent,verifier,artifacts},
-/tests, /solution, /root and /tmp, writable and private to the trial. `bubblewrap` needs no engine, `host` has no
-isolation and takes bundled tasks and the in-process simulator alone.
+/tests, /solution, /root and /tmp, writable and private to the trial. `docker` runs the task's own image, `bubblewrap`
+needs no engine, `host` has no isolation and takes bundled tasks and the in-process simulator alone.
 """
 
 from collections.abc import Mapping
@@ -76,6 +76,8 @@ class Sandbox(Protocol):
 
 class Backend(Protocol):
     name: str
+    described: str
+    """The name, and in words which engine where there is one; known once it has been probed."""
     isolated: bool
     """False: commands run on the machine itself. It takes bundled tasks and the in-process simulator alone."""
     warning: str | None

@@ -1,34 +1,76 @@
 """Chooses a backend by name, or the first that can start on this machine."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 from harbor_tasks.errors import SandboxMissing
+from harbor_tasks.format import Task
 from harbor_tasks.sandbox import Backend
 from harbor_tasks.sandbox.bubblewrap import Bubblewrap
+from harbor_tasks.sandbox.docker.backend import Docker
 from harbor_tasks.sandbox.host import Host
 
-BACKENDS: Mapping[str, Callable[[], Backend]] = {"bubblewrap": Bubblewrap, "host": Host}
+BACKENDS: Mapping[str, Callable[[], Backend]] = {"docker": Docker, "bubblewrap": Bubblewrap, "host": Host}
 """In the order in which "auto" tries them."""
 
 NAMES = ("auto", *BACKENDS)
 
+_AT_ONCE = 4
 
-async def choose(name: str) -> Backend:
+
+async def choose(name: str, tasks: Sequence[Task] = ()) -> Backend:
     """A backend that has proved that it can start here.
+
+    "auto" takes Docker for these tasks when an engine answers and each of them has started in it; without a task there
+    is no image that could be tried. Where some cannot, it goes on to bubblewrap and says so in `warning`; where that
+    cannot start either, Docker runs those that it can.
 
     Raises SandboxMissing: one line that says what to install or set; for "auto" what each backend lacks.
     """
     if name not in NAMES:
         raise SandboxMissing(f"sandbox {name!r}: expected one of {', '.join(NAMES)}")
-    lacking = []
-    for candidate in BACKENDS if name == "auto" else (name,):
+    if name != "auto":
+        backend = BACKENDS[name]()
+        await backend.probe()
+        return backend
+    lacking: list[str] = []
+    docker, why = await _docker(tasks, lacking)
+    if docker is not None and why is None:
+        return docker
+    for candidate in ("bubblewrap", "host"):
         backend = BACKENDS[candidate]()
         try:
             await backend.probe()
         except SandboxMissing as error:
             lacking.append(str(error))
-        else:
-            if lacking and backend.warning:
-                backend.warning += f" Taken because {'; '.join(lacking)}"
-            return backend
+            if docker is not None:
+                return docker
+            continue
+        if docker is not None:
+            backend.warning = f"bubblewrap is taken, not {docker.described}: {why}"
+        elif backend.warning:
+            backend.warning += f" Taken because {'; '.join(lacking)}"
+        return backend
     raise SandboxMissing("; ".join(lacking))
+
+
+async def _docker(tasks: Sequence[Task], lacking: list[str]) -> tuple[Docker | None, str | None]:
+    """Docker where an engine answers, and why it is not to be taken first for these tasks."""
+    possible = [task for task in tasks if not task.unsupported()]
+    if not possible:
+        return None, None
+    docker = Docker()
+    try:
+        await docker.probe()
+    except SandboxMissing as error:
+        lacking.append(str(error))
+        return None, None
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def lacks(task: Task) -> str | None:
+        async with room:
+            return await docker.lacks(task)
+
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(lacks(task)) for task in possible]
+    return docker, next((why for each in asked if (why := each.result()) is not None), None)

@@ -1,0 +1,1 @@
+"""The sandbox that a Docker engine holds: `Docker` in `backend` is its front."""
