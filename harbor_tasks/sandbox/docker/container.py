@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from harbor_tasks.errors import SandboxBroken, SandboxMissing
 from harbor_tasks.sandbox.docker.engine import Engine
 from harbor_tasks.sandbox.docker.images import Image
-from harbor_tasks.sandbox.docker.settings import Settings
+from harbor_tasks.sandbox.docker.settings import SHELLS, Settings
 from harbor_tasks.sandbox.docker.streams import Duplex, attach, start_exec
 from harbor_tasks.sandbox.docker.survivors import END, processes
 from harbor_tasks.sandbox.machine import Machine, to_its_end
@@ -20,19 +20,24 @@ from harbor_tasks.sandbox.session import Conversation, driver_words
 if TYPE_CHECKING:
     from docker import APIClient
 
-SHELLS = "/run/fullchain"
+OUTPUTS = "/var/lib/fullchain"
+"""Inside: a flood of output fills the container's layer, not its memory."""
 _ROOT = "0:0"
 _BASH = ("/bin/bash", "--norc", "--noprofile", "-p", "-c")
 """-p: a task's BASH_ENV may name a file that commands can write, and the driver must not run it."""
 _LIMITS = ["-c", "0", "-f", str(4 * 1024**2), "-n", "4096"]
 """No core files; 4 GiB a file (bash counts 1024 bytes), so that a flood ends before the disk does."""
-_BEGIN = 'umask 077; mkdir -p -- "$1/out" || exit; echo $$ >"$1/pid"\n'
+_BEGIN = f"""
+umask 077
+mkdir -p -- "$1" && mkdir -p -- {OUTPUTS}/"${{1##*/}}" && ln -sfn -- {OUTPUTS}/"${{1##*/}}" "$1/out" || exit
+echo $$ >"$1/pid"
+"""
 _PREPARE = f"""
 for program in timeout head stat tar find mktemp chmod mkdir rm mv; do
   command -v $program >/dev/null || {{ echo "it has no $program" >&2; exit 1; }}
 done
 umask 022
-mkdir -p -m 1777 {SHELLS} && mkdir -p /logs/agent /logs/verifier /logs/artifacts /tests /solution || exit
+mkdir -p -m 1777 {OUTPUTS} && mkdir -p /logs/agent /logs/verifier /logs/artifacts /tests /solution || exit
 [ "$2" = root ] || chown -R -- "$2" /logs /tests /solution || exit
 [ -d "$1" ] || {{ mkdir -p -- "$1" && {{ [ "$2" = root ] || chown -- "$2" "$1"; }}; }}
 """

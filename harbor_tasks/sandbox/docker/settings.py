@@ -24,6 +24,10 @@ SETUID, SETGID); images hold files that root may read only by DAC_OVERRIDE; KILL
 which may not outlive the agent. All the others of Docker's default go: raw packets (NET_RAW), device nodes (MKNOD),
 file capabilities (SETFCAP, SETPCAP), chroot, audit records, low ports (which need no right in Docker's networks)."""
 
+SHELLS = "/run/fullchain"
+"""Inside, in memory: what a shell keeps from command to command. In the container's layer, writing it would cost more
+than the command's processes."""
+_SHELLS_MB = 64
 _KEEP_S = 24 * 3600
 """How long a container runs that nobody ends."""
 _MB = 1024 * 1024
@@ -66,6 +70,7 @@ def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Setti
         "cap_add": list(CAPABILITIES),
         "security_opt": ["no-new-privileges"],
         "pids_limit": PROCESSES,
+        "tmpfs": {SHELLS: f"mode=1777,size={_SHELLS_MB}m"},
         "log_config": {"Type": "none"},
     }
     if (named := runtime or os.environ.get(RUNTIME)) is not None:
