@@ -1,7 +1,9 @@
 """The Docker engine that the sandbox tests use, and tasks of an image that is in it."""
 
+import os
 import re
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -70,8 +72,9 @@ def on_base(task: Task, folder: Path) -> Task:
 
 
 async def containers(found: Engine) -> set[str]:
-    """Those of ours, running or not."""
-    listed = await found.call(lambda api: api.containers(all=True, filters={"label": "fullchain"}))
+    """Those of this process, running or not."""
+    label = f"fullchain.owner={socket.gethostname()} {os.getpid()}"
+    listed = await found.call(lambda api: api.containers(all=True, filters={"label": label}))
     return {each["Id"] for each in listed}
 
 

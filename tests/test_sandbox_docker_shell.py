@@ -123,9 +123,10 @@ async def test_a_shell_that_ends_leaves_the_other_ones_processes_alone(sandbox: 
 async def test_a_fork_bomb_ends_with_its_shell_and_others_are_unharmed(sandbox: Sandbox, tmp_path: Path) -> None:
     other = docker_task(tmp_path / "other")
     async with (await docker()).start(other) as beside:
-        shell = await sandbox.shell()
+        shell = LastingShell(sandbox)
+        # It may leave its own shell no process to answer with: the agent is told so and gets a new one.
         bomb = await shell.run("bomb() { bomb | bomb & }; bomb; sleep 1", timeout_s=3)
-        assert bomb.seconds < 6
+        assert bomb.exit_code in (0, 124, SHELL_GONE)
         assert (await beside.exec("echo beside", timeout_s=10)).text == "beside\n"
         await shell.close()
         after = await sandbox.exec("echo /proc/[0-9]* | wc -w", timeout_s=10)

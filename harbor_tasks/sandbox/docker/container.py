@@ -27,6 +27,11 @@ _BASH = ("/bin/bash", "--norc", "--noprofile", "-p", "-c")
 """-p: a task's BASH_ENV may name a file that commands can write, and the driver must not run it."""
 _LIMITS = ["-c", "0", "-f", str(4 * 1024**2), "-n", "4096"]
 """No core files; 4 GiB a file (bash counts 1024 bytes), so that a flood ends before the disk does."""
+_CLEAN = f"""
+[ -d {OUTPUTS} ] && [ ! -L {OUTPUTS} ] || {{ rm -rf -- {OUTPUTS}; mkdir -m 1777 {OUTPUTS}; }}
+find {SHELLS} {OUTPUTS} -mindepth 1 -delete 2>/dev/null
+"""
+"""Where no other session lives: what an agent has left must not keep the next session from starting."""
 _BEGIN = f"""
 umask 077
 mkdir -p -- "$1" && mkdir -p -- {OUTPUTS}/"${{1##*/}}" && ln -sfn -- {OUTPUTS}/"${{1##*/}}" "$1/out" || exit
@@ -80,8 +85,9 @@ class DockerMachine(Machine):
         self._shells += 1
         folder = f"{SHELLS}/{self._shells}"
         words = driver_words(folder, _LIMITS)
+        begin = _BEGIN if self._drivers else _CLEAN + _BEGIN
         running = await self._exec(
-            [*_BASH, _BEGIN + words[0], *words[1:]], env=env, user=self._user or _ROOT, folder=folder
+            [*_BASH, begin + words[0], *words[1:]], env=env, user=self._user or _ROOT, folder=folder
         )
         self._drivers.add(running)
         return running, running.stdout, running.writer
