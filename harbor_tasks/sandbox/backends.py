@@ -34,7 +34,8 @@ async def choose(name: str, tasks: Sequence[Task] = ()) -> Backend:
         await backend.probe()
         return backend
     lacking: list[str] = []
-    docker, why = await _docker(tasks, lacking)
+    docker, whys = await _docker(tasks, lacking)
+    why = next((why for why in whys if why is not None), None)
     if docker is not None and why is None:
         return docker
     for candidate in ("bubblewrap", "host"):
@@ -43,10 +44,10 @@ async def choose(name: str, tasks: Sequence[Task] = ()) -> Backend:
             await backend.probe()
         except SandboxMissing as error:
             lacking.append(str(error))
-            if docker is not None:
+            if docker is not None and None in whys:
                 return docker
             continue
-        if docker is not None:
+        if docker is not None and backend.isolated:
             backend.warning = f"bubblewrap is taken, not {docker.described}: {why}"
         elif backend.warning:
             backend.warning += f" Taken because {'; '.join(lacking)}"
@@ -54,17 +55,17 @@ async def choose(name: str, tasks: Sequence[Task] = ()) -> Backend:
     raise SandboxMissing("; ".join(lacking))
 
 
-async def _docker(tasks: Sequence[Task], lacking: list[str]) -> tuple[Docker | None, str | None]:
-    """Docker where an engine answers, and why it is not to be taken first for these tasks."""
+async def _docker(tasks: Sequence[Task], lacking: list[str]) -> tuple[Docker | None, list[str | None]]:
+    """Docker where an engine answers, and for each of these tasks why it cannot be started there."""
     possible = [task for task in tasks if not task.unsupported()]
     if not possible:
-        return None, None
+        return None, []
     docker = Docker()
     try:
         await docker.probe()
     except SandboxMissing as error:
         lacking.append(str(error))
-        return None, None
+        return None, []
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def lacks(task: Task) -> str | None:
@@ -73,4 +74,7 @@ async def _docker(tasks: Sequence[Task], lacking: list[str]) -> tuple[Docker | N
 
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(lacks(task)) for task in possible]
-    return docker, next((why for each in asked if (why := each.result()) is not None), None)
+    whys = [each.result() for each in asked]
+    if None not in whys:
+        lacking.append(f"{docker.described}: {whys[0]}")
+    return docker, whys

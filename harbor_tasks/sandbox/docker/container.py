@@ -48,6 +48,8 @@ mkdir -p -m 1777 {OUTPUTS} && mkdir -p /logs/agent /logs/verifier /logs/artifact
 """
 _GRACE_S = 0.05
 """For processes that end by themselves once their session is closed."""
+_END_GRACE_S = 1.0
+"""For the kernel to take away what was killed, on a busy machine."""
 _END_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 10.0
 _CANNOT_START = (126, 127)
@@ -170,8 +172,11 @@ class DockerMachine(Machine):
             return
         with contextlib.suppress(SandboxBroken):
             await self._by_root(END, "")
-            if not await self._left():
-                return
+            deadline = time.monotonic() + _END_GRACE_S
+            while time.monotonic() < deadline:
+                if not await self._left():
+                    return
+                await asyncio.sleep(0.02)
         await self._revive()
 
     async def _runs(self) -> bool:
@@ -188,6 +193,9 @@ class DockerMachine(Machine):
     async def _revive(self) -> None:
         await self._engine.call(lambda api: api.restart(self.container, timeout=0))
         await self._know_own()
+        if self._user:
+            # The engine mounts it anew with the mode of the folder under it.
+            await self._by_root(f"chmod 1777 {SHELLS}")
 
     async def _know_own(self) -> None:
         """The container's own processes are two: the init, and what that starts a moment later."""
