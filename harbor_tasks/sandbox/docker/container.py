@@ -163,6 +163,10 @@ class DockerMachine(Machine):
             if ended.folder is not None:
                 await self._by_root(END, ended.folder)
             return
+        if not self._own <= await self._processes():
+            # A command ended the container's first processes: it is going down, and would take the next shell with it.
+            await self._revive()
+            return
         deadline = time.monotonic() + _GRACE_S
         while await self._left():
             if time.monotonic() > deadline:
