@@ -210,8 +210,10 @@ class _Run:
     ) -> None:
         room = asyncio.Semaphore(concurrency)
         simulator, bill = self._simulator()
-        await asyncio.to_thread(_warm, {entry.protocol for entry in self.experiment.models.values()})
+        tasks = [self.experiment.tasks[trial.task] for trial in trials]
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(backend.ahead(tasks, concurrency, self.watch.warns))
+            await asyncio.to_thread(_warm, {entry.protocol for entry in self.experiment.models.values()})
             stack.enter_context(settled_heap())
             recording = await stack.enter_async_context(Recording(self.store, self.id))
             http = await stack.enter_async_context(open_http(simulator=simulator, simulator_url=self.simulator_url))

@@ -27,7 +27,7 @@ from experiments.store.journal import Journal
 from experiments.store.trial import TrialJournal
 from harbor_tasks.errors import SandboxBroken, TaskRefused
 from harbor_tasks.format import Task
-from harbor_tasks.sandbox import Backend, Sandbox
+from harbor_tasks.sandbox import Backend, Output, Sandbox
 from harbor_tasks.sandbox.lasting import LastingShell
 from harbor_tasks.verifier import Verdict, verify
 
@@ -134,9 +134,10 @@ class _Attempt:
     async def _play(self, sandbox: Sandbox) -> str:
         import topologies
 
-        before = await _state(sandbox)
-        shell = LastingShell(sandbox)
+        shell = LastingShell(sandbox, user=self.task.config.agent.user)
         try:
+            # In the agent's shell before it begins: one process less to start.
+            before = _digest(await shell.run(_DIGEST, timeout_s=DIGEST_SECONDS))
             seat = Seat(
                 trial_id=self.trial.id,
                 attempt=self.attempt,
@@ -158,7 +159,7 @@ class _Attempt:
         finally:
             # Before verification no process of the agent may be left: it could rewrite the reward.
             await shell.close()
-        after = await _state(sandbox)
+        after = _digest(await sandbox.exec(_DIGEST, timeout_s=DIGEST_SECONDS, cwd=sandbox.workdir))
         self.changed = None if before is None or after is None else before != after
         return ended_by
 
@@ -238,9 +239,8 @@ class _Attempt:
         return ended
 
 
-async def _state(sandbox: Sandbox) -> str | None:
-    """A digest of the working directory: names, modes and bytes, without times."""
-    output = await sandbox.exec(_DIGEST, timeout_s=DIGEST_SECONDS, cwd=sandbox.workdir)
+def _digest(output: Output) -> str | None:
+    """Of the working directory: names, modes and bytes, without times."""
     return output.text.split()[0] if output.exit_code == 0 and output.text.split() else None
 
 

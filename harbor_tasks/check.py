@@ -1,6 +1,8 @@
 """Does a task measure anything? Its solution must pass, doing nothing must fail, each wrong solution must fail."""
 
 import asyncio
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,14 +83,29 @@ async def solve(task: Task, sandbox: Sandbox, source: Path | None = None) -> Out
     if source is None:
         raise TaskRefused(f"task {task.name}: it has no solution/solve.sh")
     env = expand(task.config.solution.env, table="solution")
-    await sandbox.exec("rm -rf /solution/* /solution/.[!.]*", timeout_s=60, cwd="/")
-    await sandbox.upload(source, "/solution" if source.is_dir() else "/solution/solve.sh")
+    with tempfile.TemporaryDirectory() as folder:
+        await asyncio.to_thread(_solution, source, Path(folder))
+        await sandbox.upload(Path(folder), "/solution")
     return await sandbox.exec(
-        "chmod +x /solution/solve.sh; /solution/solve.sh",
+        "/solution/solve.sh",
         timeout_s=task.config.agent.timeout_sec or SOLVE_TIMEOUT_S,
         cwd=sandbox.workdir,
         env=env,
+        user=task.config.agent.user,
     )
+
+
+def _solution(source: Path, folder: Path) -> None:
+    """A copy that anyone may enter and whose script anyone may run, whoever the agent's user is."""
+    folder.chmod(0o755)
+    script = folder / "solve.sh"
+    if source.is_dir():
+        shutil.copytree(source, folder, symlinks=True, dirs_exist_ok=True)
+        folder.chmod(0o755)
+    else:
+        shutil.copy(source, script)
+    if script.is_file():
+        script.chmod(0o755)
 
 
 async def _leg(task: Task, backend: Backend, name: str, expected: Expected, source: Path | None) -> Leg:

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Megabytes = Annotated[int, Field(gt=0)]
+User = Annotated[str, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
+"""A name or a number, as a text; behind a colon the group where it is not the user's own."""
 NetworkMode = Literal["public", "no-network", "allowlist"]
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT])i?B?\s*", re.IGNORECASE)
@@ -42,7 +44,7 @@ class AgentConfig(_Table):
     """[agent]. Without `timeout_sec` there is no limit."""
 
     timeout_sec: Seconds | None = None
-    user: str | int | None = None
+    user: User | None = None
     network_mode: NetworkMode | None = None
     allowed_hosts: tuple[str, ...] = ()
 
@@ -112,7 +114,7 @@ class Collect(_Table):
     command: str
     service: str = "main"
     timeout_sec: Seconds = 60.0
-    user: str | int | None = None
+    user: User | None = None
 
 
 class VerifierConfig(_Table):
@@ -120,7 +122,7 @@ class VerifierConfig(_Table):
 
     timeout_sec: Seconds = 600.0
     env: dict[str, str] = Field(default_factory=dict)
-    user: str | int | None = None
+    user: User | None = None
     network_mode: NetworkMode | None = None
     allowed_hosts: tuple[str, ...] = ()
     environment_mode: Literal["shared", "separate"] = "shared"

@@ -6,6 +6,7 @@ TaskError
 SandboxError
 ├── SandboxMissing  no sandbox of this kind can start on this machine; says what to install or set
 └── SandboxBroken   it started and then failed: an infrastructure fault, never a score
+    └── StorageExceeded  it was ended because the task's files passed environment.storage_mb: the agent's doing
 """
 
 
@@ -31,3 +32,7 @@ class SandboxMissing(SandboxError):
 
 class SandboxBroken(SandboxError):
     """Failed while in use: an infrastructure fault."""
+
+
+class StorageExceeded(SandboxBroken):
+    """Ended by us because of what was written inside. Trying again would end the same way."""

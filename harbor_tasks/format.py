@@ -96,9 +96,6 @@ class Task:
             found.append("environment.healthcheck: a service to wait for")
         if (self.path / "trajectory.json").exists():
             found.append("trajectory.json: a conversation that began before the task")
-        for table, user in (("agent", config.agent.user), ("verifier", config.verifier.user)):
-            if user not in (None, "root", 0, "0"):
-                found.append(f"{table}.user: {user} (every command runs as the sandbox's one user)")
         for table, env in (
             ("environment", config.environment.env),
             ("verifier", config.verifier.env),

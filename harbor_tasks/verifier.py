@@ -12,7 +12,6 @@ from harbor_tasks.sandbox import OUTPUT_LIMIT, Sandbox
 
 LOGS = "/logs/verifier"
 STDOUT = f"{LOGS}/test-stdout.txt"
-_PREPARE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +46,36 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
     """
     env = expand(task.config.verifier.env, table="verifier")
     timeout_s = task.config.verifier.timeout_sec
+    user = task.config.verifier.user
+    token = secrets.token_hex(8)
+    cleared, end = f"cleared {token}\n", f"test.sh {token} ended with "
+    clear = f"{_clear(sandbox.workdir)} && chmod 777 {LOGS} && chmod +x /tests/test.sh && printf %s '{cleared}'"
     try:
-        prepared = await sandbox.exec(_prepare(sandbox.workdir), timeout_s=_PREPARE_TIMEOUT_S, cwd="/")
-        if prepared.exit_code != 0:
-            return _unscored(f"verifier error: {LOGS} cannot be cleared: {prepared.text.strip()[:200]}")
         await sandbox.upload(task.tests, "/tests")
-        end = f"test.sh {secrets.token_hex(8)} ended with "
+        ready = ""
+        if user is not None:
+            ready = (await sandbox.exec(clear, timeout_s=timeout_s, cwd="/", user="root")).text
+            clear = "true"
         run = await sandbox.exec(
-            f"chmod +x /tests/test.sh; /tests/test.sh >{STDOUT} 2>&1; echo '{end}'$?",
+            f"{clear} || exit; cd {shlex.quote(sandbox.workdir)} || exit; unset OLDPWD; "
+            f"/tests/test.sh >{STDOUT} 2>&1; echo '{end}'$?",
             timeout_s=timeout_s,
-            cwd=sandbox.workdir,
+            cwd="/",
             env=env,
+            user=user,
         )
-        said, _, code = run.text.partition(end)
-        printed = await sandbox.read(STDOUT, limit=OUTPUT_LIMIT) or b""
-        output = printed.decode("utf-8", errors="replace") + said
+        before, was_cleared, after = (ready + run.text).partition(cleared)
+        if not was_cleared and not run.timed_out:
+            return _unscored(f"verifier error: {LOGS} cannot be cleared: {before.strip()[:200]}")
+        said, _, code = after.partition(end)
+        printed, as_json, as_text = await sandbox.read_all(
+            {STDOUT: OUTPUT_LIMIT, f"{LOGS}/reward.json": LIMIT + 1, f"{LOGS}/reward.txt": LIMIT + 1}
+        )
+        output = (printed or b"").decode("utf-8", errors="replace") + said
         if run.timed_out:
             return _unscored(f"verifier timed out after {timeout_s:g} s", output, run.seconds)
         if killed := _killed(code.strip() or str(run.exit_code), ended=bool(code)):
             return _unscored(f"verifier error: tests/test.sh was killed ({killed})", output, run.seconds)
-        as_json = await sandbox.read(f"{LOGS}/reward.json", limit=LIMIT + 1)
-        as_text = await sandbox.read(f"{LOGS}/reward.txt", limit=LIMIT + 1) if as_json is None else None
     except SandboxError as error:
         return _unscored(f"verifier error: {error}")
     if as_json is None and as_text is None:
@@ -83,7 +91,7 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
     return verdict
 
 
-def _prepare(workdir: str) -> str:
+def _clear(workdir: str) -> str:
     """The agent may have put a link or a directory where the verifier writes, have removed its own workdir, or have
     taken away permissions, which root in a sandbox cannot override: none of it may keep the work from being scored."""
     workdir = shlex.quote(workdir)

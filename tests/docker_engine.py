@@ -3,8 +3,8 @@
 import os
 import re
 import shutil
-import socket
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -12,6 +12,7 @@ from harbor_tasks.errors import SandboxMissing
 from harbor_tasks.format import Task, load_task
 from harbor_tasks.sandbox.docker.backend import Docker
 from harbor_tasks.sandbox.docker.engine import Engine, find
+from harbor_tasks.sandbox.docker.owners import this_process
 from tests.sandbox_tasks import write_task
 
 BASE = "debian:bookworm-slim"
@@ -20,15 +21,19 @@ BASE = "debian:bookworm-slim"
 _CHECKED: dict[str, str] = {}
 
 
+REQUIRED = "FULLCHAIN_TEST_ENGINE"
+"""Says `required` where an engine was started for the tests: a test that cannot use it has then failed."""
+
+
 async def engine() -> Engine:
-    """Skips the test where none answers or the image is not there."""
+    """Skips the test where none answers or the image is not there; fails it where one is required."""
     if "missing" in _CHECKED:
-        pytest.skip(_CHECKED["missing"])
+        _give_up(_CHECKED["missing"])
     try:
         found = await find()
     except SandboxMissing as missing:
         _CHECKED["missing"] = str(missing)
-        pytest.skip(str(missing))
+        _give_up(str(missing))
     if "there" not in _CHECKED:
         _CHECKED["there"] = "yes"
         if not (images := await found.call(lambda api: api.images(BASE))):
@@ -36,8 +41,14 @@ async def engine() -> Engine:
         elif not await _has_programs(found, images[0]["Id"]):
             _CHECKED["missing"] = f"the engine's {BASE} is without python3 or git"
         if "missing" in _CHECKED:
-            pytest.skip(_CHECKED["missing"])
+            _give_up(_CHECKED["missing"])
     return found
+
+
+def _give_up(why: str) -> NoReturn:
+    if os.environ.get(REQUIRED) == "required":
+        pytest.fail(f"{REQUIRED}=required, but {why}", pytrace=False)
+    pytest.skip(why)
 
 
 async def docker() -> Docker:
@@ -47,7 +58,8 @@ async def docker() -> Docker:
 
 async def _has_programs(found: Engine, image: str) -> bool:
     words = ["sh", "-c", "command -v git && command -v python3"]
-    made = await found.call(lambda api: api.create_container(image, words))
+    bare = found.api.create_host_config(network_mode="none")
+    made = await found.call(lambda api: api.create_container(image, words, host_config=bare))
     try:
         await found.call(lambda api: api.start(made["Id"]))
         ended = await found.call(lambda api: api.wait(made["Id"], timeout=30))
@@ -73,7 +85,7 @@ def on_base(task: Task, folder: Path) -> Task:
 
 async def containers(found: Engine) -> set[str]:
     """Those of this process, running or not."""
-    label = f"fullchain.owner={socket.gethostname()} {os.getpid()}"
+    label = f"fullchain.owner={this_process()}"
     listed = await found.call(lambda api: api.containers(all=True, filters={"label": label}))
     return {each["Id"] for each in listed}
 

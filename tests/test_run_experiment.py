@@ -169,7 +169,8 @@ async def test_a_task_that_cannot_be_run_here_is_skipped_by_name_and_the_others_
 @needs_isolation
 async def test_a_task_whose_requirement_is_not_inside_is_skipped_by_name(tmp_path: Path) -> None:
     write_task(tmp_path / "needs-more", '[metadata]\nrequires = ["bash", "python>=9", "no-such-program"]')
-    report = await run_experiment(small(tmp_path, tasks="needs-more"), tmp_path / "x.duckdb")
+    spec = small(tmp_path, tasks="needs-more", more="sandbox: bubblewrap\n")
+    report = await run_experiment(spec, tmp_path / "x.duckdb")
     assert report.skipped == {"needs-more": "the sandbox bubblewrap lacks python>=9, no-such-program"}
     assert (report.ended, report.left) == ({}, 1)
 
@@ -180,7 +181,8 @@ def test_what_became_of_a_public_network_stands_in_the_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: bool
 ) -> None:
     write_task(tmp_path / "online", '[environment]\nnetwork_mode = "public"')
-    database, spec = tmp_path / "x.duckdb", str(write_spec(tmp_path, tasks="online"))
+    database = tmp_path / "x.duckdb"
+    spec = str(write_spec(tmp_path, tasks="online", more="sandbox: bubblewrap\n"))
     for command in (["run", spec, *(["--allow-host-network"] if allowed else [])], ["show", ""]):
         with pytest.raises(SystemExit) as end:
             main([*command, "--db", str(database)])

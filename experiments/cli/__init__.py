@@ -11,6 +11,7 @@ from experiments.cli.compare import compare
 from experiments.cli.models import models
 from experiments.cli.query import query
 from experiments.cli.run import run
+from experiments.cli.sandboxes import sandboxes
 from experiments.cli.show import show
 from experiments.cli.simulate import simulate
 from experiments.cli.tasks import tasks
@@ -31,6 +32,7 @@ app.command()(simulate)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")
 app.add_typer(models, name="models")
+app.add_typer(sandboxes, name="sandboxes")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -5,7 +5,7 @@ A backend starts sandboxes; a sandbox has the paths /app (or the task's WORKDIR)
 needs no engine, `host` has no isolation and takes bundled tasks and the in-process simulator alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +54,20 @@ class Sandbox(Protocol):
     """What was asked for and could not be held, in words ("memory limit not enforced", ...); kept with results."""
 
     async def exec(
-        self, command: str, *, timeout_s: float, cwd: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *,
+        timeout_s: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> Output:
-        """Runs one command in a bash of its own, with its own process namespace."""
+        """Runs one command in a bash of its own, with its own process namespace.
 
-    async def shell(self, env: Mapping[str, str] | None = None) -> Shell: ...
+        `user`, a name or a number: another than the sandbox's own. A backend that has one alone refuses such a task.
+        """
+
+    async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> Shell: ...
 
     async def upload(self, source: Path, target: str) -> None:
         """Puts a file at, or a directory's contents into, `target`. What stood there before is replaced."""
@@ -72,6 +81,9 @@ class Sandbox(Protocol):
 
     async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes | None:
         """The first `limit` bytes of a regular file; None when there is none. Never follows a link out."""
+
+    async def read_all(self, limits: Mapping[str, int]) -> tuple[bytes | None, ...]:
+        """The same of each path, with its own limit, in their order and in one go."""
 
 
 class Backend(Protocol):
@@ -91,6 +103,12 @@ class Backend(Protocol):
 
         Raises TaskRefused before anything runs when the task cannot be honoured, SandboxBroken when it fails.
         """
+
+    def ahead(
+        self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[None]:
+        """While it is open, sandboxes may be prepared for these tasks, which will be started in about this order, so
+        many at a time. On exit whatever nobody has used is gone. `told` gets what the user should know, a line each."""
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a task's `[metadata] requires` ("python>=3.9", "git", ...) that are not inside; cached."""

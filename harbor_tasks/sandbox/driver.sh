@@ -11,9 +11,10 @@
 # Exported variables and the working directory pass from command to command through a state file that each command's
 # bash writes as it ends. The driver keeps a copy, so a deleted or torn file costs that command's changes alone.
 # Nothing of the session is open in a command: no descriptor of the driver, stdin from /dev/null, and an output file
-# per command, so that a background job cannot write into another command's output.
+# per command, so that a background job cannot write into another command's output. stderr stays the driver's own: there
+# bash says "fork: retry" where it can start no process, and goes on trying for longer than the other side can wait.
 
-exec 200<&0 201>&1 </dev/null >/dev/null 2>&1
+exec 200<&0 201>&1 </dev/null >/dev/null
 d=$1 limit=$2
 shift 2
 umask 022
@@ -55,10 +56,10 @@ while IFS=' ' read -r -u 200 token bytes seconds; do
   n=$((n + 1))
   out=$d/out/$n
   # A command may have taken away the folders' own permissions.
-  [ -w "$d" ] && [ -x "$d" ] && [ -w "$d/out" ] && [ -x "$d/out" ] || chmod 700 "$d" "$d/out" 200<&- 201>&-
+  [ -w "$d" ] && [ -x "$d" ] && [ -w "$d/out" ] && [ -x "$d/out" ] || chmod 700 "$d" "$d/out" 200<&- 201>&- 2>/dev/null
   if [ "$bytes" -gt 2048 ]; then
     # bash reads a socket byte by byte.
-    head -c "$bytes" <&200 >|"$d/command" 200<&- 201>&- || exit 1
+    head -c "$bytes" <&200 >|"$d/command" 200<&- 201>&- 2>/dev/null || exit 1
   else
     IFS= read -r -N "$bytes" -u 200 command
     printf '%s' "$command" >|"$d/command" || exit 1
@@ -67,7 +68,7 @@ while IFS=' ' read -r -u 200 token bytes seconds; do
   printf '%s\n' "$state" >|"$d/state" && : >|"$d/new" || exit 1
   exec 202>|"$out" 203<"$out" || exit 1
 
-  timeout -k 2 "$seconds" bash --norc --noprofile -c "$runner" bash >&202 2>&1 200<&- 201>&- 202>&- 203<&-
+  timeout -k 0.5 "$seconds" bash --norc --noprofile -c "$runner" bash >&202 2>&1 200<&- 201>&- 202>&- 203<&-
   code=$?
 
   if [ -f "$d/new" ] && [ ! -L "$d/new" ]; then
@@ -75,11 +76,11 @@ while IFS=' ' read -r -u 200 token bytes seconds; do
     case $new in *$'\n# whole') state=$new ;; esac
   fi
   size=0
-  [ -s /dev/fd/203 ] && size=$(stat -L -c %s /dev/fd/203 200<&- 201>&-)
+  [ -s /dev/fd/203 ] && size=$(stat -L -c %s /dev/fd/203 200<&- 201>&- 2>/dev/null)
   length=$size
   [ "$length" -gt "$limit" ] && length=$limit
   printf '%s %s %s %s\n' "$token" "$code" "$size" "$length" >&201
-  [ "$length" -eq 0 ] || head -c "$length" <&203 >&201
+  [ "$length" -eq 0 ] || head -c "$length" <&203 >&201 2>/dev/null
   exec 202>&- 203<&-
   # Frees the space without another process; a background job goes on writing into its own file.
   : >|"$out"

@@ -11,8 +11,8 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -74,6 +74,12 @@ class Host:
             except TaskRefused as error:
                 raise TaskRefused(f"task {task.name}: {error}") from error
             yield machine
+
+    def ahead(
+        self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[None]:
+        """Nothing is prepared: a start takes milliseconds."""
+        return nullcontext()
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [name for name in requires if name not in self._missing]

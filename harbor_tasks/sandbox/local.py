@@ -9,6 +9,7 @@ from typing import IO, Protocol
 
 from harbor_tasks.errors import SandboxBroken
 from harbor_tasks.sandbox.machine import Machine, Running
+from harbor_tasks.sandbox.plan import ROOT
 from harbor_tasks.sandbox.session import Conversation, Launched, driver_words
 
 
@@ -35,7 +36,9 @@ class LocalMachine(Machine):
     def _driver(self) -> tuple[Sequence[str], Sequence[str]]:
         """The words that run a driver's text, and its `ulimit` options."""
 
-    async def _converse(self, env: Mapping[str, str]) -> Conversation:
+    async def _converse(self, env: Mapping[str, str], user: str | None) -> Conversation:
+        if user not in ROOT:
+            raise SandboxBroken(f"this sandbox has one user and cannot run a command as {user}")
         try:
             scratch, inside = self._scratch()
         except OSError as error:

@@ -49,7 +49,18 @@ _SAVE = """
 cd / && [ -z "$(find "$@" -type d ! -perm -700 -print -quit 2>&1)" ] && exec tar --format=pax -cf - -- "$@"
 """
 _RESTORE = "exec tar -C / --no-same-owner -xpf -"
-_READ = f'[ -f "$1" ] && [ ! -L "$1" ] || exit {_ABSENT}; exec head -c "$2" -- "$1"'
+_READ = """
+while [ $# -gt 0 ]; do
+  size=-1
+  if [ -f "$1" ] && [ ! -L "$1" ]; then
+    size=$(stat -c %s -- "$1") || exit
+    [ "$size" -le "$2" ] || size=$2
+  fi
+  printf '%s\n' "$size"
+  [ "$size" -le 0 ] || head -c "$size" -- "$1" || exit
+  shift 2
+done
+"""
 
 
 class Running(Launched, Protocol):
@@ -77,20 +88,26 @@ class Machine(ABC):
         self._sessions: set[Session] = set()
 
     @abstractmethod
-    async def _converse(self, env: Mapping[str, str]) -> Conversation:
-        """Starts a driver (`driver_words`) in the sandbox, with this environment."""
+    async def _converse(self, env: Mapping[str, str], user: str | None) -> Conversation:
+        """Starts a driver (`driver_words`) in the sandbox, with this environment, as this user or the sandbox's own."""
 
     @abstractmethod
     async def _run(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Running:
         """Starts a program of ours in the sandbox, its outputs piped, its input a file from where it stands."""
 
-    async def shell(self, env: Mapping[str, str] | None = None) -> Session:
-        return await self._open(self.workdir, env or {})
+    async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> Session:
+        return await self._open(self.workdir, env or {}, user)
 
     async def exec(
-        self, command: str, *, timeout_s: float, cwd: str | None = None, env: Mapping[str, str] | None = None
+        self,
+        command: str,
+        *,
+        timeout_s: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> Output:
-        session = await self._open(cwd or self.workdir, env or {})
+        session = await self._open(cwd or self.workdir, env or {}, user)
         try:
             return await session.run(command, timeout_s=timeout_s)
         finally:
@@ -135,13 +152,16 @@ class Machine(ABC):
                 raise FileNotFoundError(f"{source}: neither a regular file nor a directory in the sandbox {said}")
 
     async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes | None:
+        return (await self.read_all({path: limit}))[0]
+
+    async def read_all(self, limits: Mapping[str, int]) -> tuple[bytes | None, ...]:
+        words = [word for path, limit in limits.items() for word in (path, str(limit))]
+        room = sum(limits.values()) + 32 * len(limits)
         with tempfile.TemporaryFile() as stream:
-            code, said = await self._tool(_READ, path, str(limit), output=stream, limit=limit)
-            if code == _ABSENT:
-                return None
+            code, said = await self._tool(_READ, *words, output=stream, limit=room)
             if code != 0:
-                raise SandboxBroken(f"{path} cannot be read: {said}")
-            return stream.read(limit)
+                raise SandboxBroken(f"{', '.join(limits)} cannot be read: {said}")
+            return tuple(_one_read(stream, path, limit) for path, limit in limits.items())
 
     async def close(self) -> None:
         """Ends every session. Each backend then removes what the sandbox wrote."""
@@ -153,8 +173,8 @@ class Machine(ABC):
         # Whoever cancels us goes on to remove the folders: no process may be left in them then.
         await to_its_end(session.close())
 
-    async def _open(self, cwd: str, env: Mapping[str, str]) -> Session:
-        launched, reader, writer = await self._converse({**self.env, **env, "FULLCHAIN_CWD": cwd})
+    async def _open(self, cwd: str, env: Mapping[str, str], user: str | None) -> Session:
+        launched, reader, writer = await self._converse({**self.env, **env, "FULLCHAIN_CWD": cwd}, user)
         session = Session(launched, reader, writer)
         self._sessions.add(session)
         try:
@@ -206,6 +226,21 @@ class Machine(ABC):
             await running.kill()
         output.seek(0)
         return code, said[-1] if said else ""
+
+
+def _one_read(stream: IO[bytes], path: str, limit: int) -> bytes | None:
+    """Bounded, and whole: whatever answers in the script's place must not pass half a file off as one."""
+    told = stream.readline(32)
+    try:
+        size = int(told)
+    except ValueError:
+        size = limit + 1
+    if size == -1:
+        return None
+    data = stream.read(size) if 0 <= size <= limit else b""
+    if len(data) != size:
+        raise SandboxBroken(f"{path} cannot be read: it changed while it was")
+    return data
 
 
 async def to_its_end(clean_up: Awaitable[None]) -> None:

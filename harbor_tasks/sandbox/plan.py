@@ -20,6 +20,10 @@ BASE_ENV: Mapping[str, str] = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",
 }
+OF_ROOT = ("HOME", "USER", "LOGNAME")
+"""Not for another user."""
+ROOT = (None, "root", "0")
+"""How a task may name the one user of a sandbox that has no other."""
 FOLDERS = ("app", "logs", "tests", "solution", "root", "tmp", "home", "mnt", "opt", "srv", "var")
 """At the root of every sandbox, writable."""
 

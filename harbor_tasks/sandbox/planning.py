@@ -5,7 +5,7 @@ import posixpath
 from harbor_tasks.dockerfile import parse, read
 from harbor_tasks.errors import TaskRefused
 from harbor_tasks.format import Task, expand
-from harbor_tasks.sandbox.plan import FOLDERS, MakeFolder, Plan
+from harbor_tasks.sandbox.plan import FOLDERS, ROOT, MakeFolder, Plan
 from harbor_tasks.sandbox.reader import Reader
 
 
@@ -16,6 +16,9 @@ def plan(task: Task, *, allow_host_network: bool = False) -> Plan:
     try:
         if task.dockerfile is None:
             raise TaskRefused("environment.docker_image: an image cannot be run without an engine: write a Dockerfile")
+        for table, user in (("agent", task.config.agent.user), ("verifier", task.config.verifier.user)):
+            if user not in ROOT:
+                raise TaskRefused(f"task.toml {table}.user: {user}: this sandbox has one user: run it in Docker")
         reader = Reader(task.dockerfile.parent, task.requires)
         reader.read(parse(read(task.dockerfile)))
         environment = task.config.environment

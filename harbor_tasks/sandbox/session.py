@@ -15,10 +15,17 @@ from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
 DRIVER = resources.files("harbor_tasks.sandbox").joinpath("driver.sh").read_text(encoding="utf-8")
 
 START_TIMEOUT_S = 30.0
-_KILL_AFTER_S = 2.0
+_KILL_AFTER_S = 0.5
 """The driver's `timeout -k`: from the first signal to the one that cannot be caught."""
-_MARGIN_S = 10.0
-"""Beyond that the driver itself no longer answers."""
+_MARGIN_S = 1.0
+"""Beyond that the driver itself no longer answers. The two together leave half a second in which a session can be
+replaced by two seconds after the command's time-out."""
+_NO_PROCESS = b"fork: retry"
+_TRIES = 2
+"""bash tries again after 1, 2, 4 and 8 seconds, and says so each time: what has ended by the second try was a moment's
+shortage."""
+_ERRORS_READ = 1 << 16
+"""Bytes of the driver's stderr: whoever floods it from inside must not keep us busy."""
 _HEADER = re.compile(rb"([0-9a-f]{16}) ([0-9]{1,3}) ([0-9]{1,18}) ([0-9]{1,6})\n")
 """Bounded: whoever speaks in the driver's place must not make numbers that no database holds."""
 
@@ -58,6 +65,9 @@ class Session:
         self._writer = writer
         self._turn = asyncio.Lock()
         self._gone: str | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._limit: asyncio.Timeout | None = None
+        self._starved = False
 
     async def begin(self) -> None:
         """Waits until the driver runs. Raises SandboxBroken with what the machine said."""
@@ -73,6 +83,8 @@ class Session:
             await self.close()
             raise SandboxBroken(f"the shell did not start: {said or reason}")
         await self._launched.started()
+        if self._launched.stderr is not None:
+            self._watching = asyncio.create_task(self._watch(self._launched.stderr))
 
     async def run(self, command: str, *, timeout_s: float) -> Output:
         if "\0" in command:
@@ -86,12 +98,16 @@ class Session:
             self._gone = "its last command was cancelled"
             started = time.monotonic()
             try:
-                async with asyncio.timeout(timeout_s + _KILL_AFTER_S + _MARGIN_S):
+                async with asyncio.timeout(timeout_s + _KILL_AFTER_S + _MARGIN_S) as self._limit:
+                    if self._starved:
+                        raise TimeoutError
                     self._writer.write(b"%s %d %.3f\n" % (token.encode(), len(data), timeout_s) + data)
                     await self._writer.drain()
                     code, size, output = await self._reply(token)
             except TimeoutError:
-                self._gone = f"no answer {_KILL_AFTER_S + _MARGIN_S:.0f} s after the command's time-out"
+                self._gone = f"no answer {_KILL_AFTER_S + _MARGIN_S:g} s after the command's time-out"
+                if self._starved:
+                    self._gone = "no process could be started for it: too many run"
                 raise SandboxBroken(f"the shell is gone: {self._gone}") from None
             except (asyncio.IncompleteReadError, ConnectionError) as error:
                 self._gone = "the command ended its driver or the sandbox"
@@ -99,6 +115,8 @@ class Session:
             except ValueError as error:
                 self._gone = "its answer cannot be read"
                 raise SandboxBroken(f"the shell is gone: {self._gone}") from error
+            finally:
+                self._limit = None
             self._gone = None
             seconds = time.monotonic() - started
         # `timeout` gives both codes, and so may the command itself: only the clock tells.
@@ -116,10 +134,29 @@ class Session:
 
     async def close(self) -> None:
         self._gone = "it was closed"
+        if self._watching is not None:
+            # What ends the process reads the rest.
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         self._writer.close()
         await self._launched.kill()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+
+    async def _watch(self, stderr: asyncio.StreamReader) -> None:
+        """Ends the wait for an answer that the driver has no process to give."""
+        tries = total = 0
+        tail = b""
+        with contextlib.suppress(OSError):
+            while total < _ERRORS_READ and (data := await stderr.read(4096)):
+                total += len(data)
+                tries += (tail + data).count(_NO_PROCESS)
+                tail = data[-len(_NO_PROCESS) + 1 :]
+                if tries >= _TRIES:
+                    self._starved = True
+                    if self._limit is not None and not self._limit.expired():
+                        self._limit.reschedule(asyncio.get_running_loop().time())
+                    return
 
     async def _stderr(self) -> str:
         stream = self._launched.stderr

@@ -10,20 +10,19 @@ in the engine's user namespace.
 """
 
 import asyncio
-import posixpath
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from harbor_tasks.errors import SandboxBroken, SandboxMissing, TaskRefused
-from harbor_tasks.format import Task, expand
+from harbor_tasks.errors import SandboxBroken, TaskRefused
+from harbor_tasks.format import Task
 from harbor_tasks.sandbox import Sandbox
-from harbor_tasks.sandbox.docker.container import container
 from harbor_tasks.sandbox.docker.engine import Engine, find
 from harbor_tasks.sandbox.docker.images import Image, Images
-from harbor_tasks.sandbox.docker.settings import settings
-from harbor_tasks.sandbox.plan import BASE_ENV, DEFAULT_WORKDIR
+from harbor_tasks.sandbox.docker.leftovers import counted, reap
+from harbor_tasks.sandbox.docker.pool import Pool, memory_mb
+from harbor_tasks.sandbox.docker.provision import Provision
 
-_OF_ROOT = ("HOME", "USER", "LOGNAME")
+_REAP_TIMEOUT_S = 60.0
 
 
 class Docker:
@@ -37,7 +36,13 @@ class Docker:
     def __init__(self, *, runtime: str | None = None) -> None:
         self._runtime = runtime
         self._finding = asyncio.Lock()
-        self._found: tuple[Engine, Images] | None = None
+        self._found: tuple[Engine, Images, Provision] | None = None
+        self._pool: Pool | None = None
+
+    @property
+    def ready(self) -> int:
+        """How many sandboxes stand prepared ahead and unused."""
+        return 0 if self._pool is None else self._pool.ready
 
     async def probe(self) -> None:
         await self._engine()
@@ -46,21 +51,30 @@ class Docker:
         """The host's network is never given: a public network is the container's own."""
         return self._start(task)
 
+    def ahead(
+        self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None] = lambda _: None
+    ) -> AbstractAsyncContextManager[None]:
+        """Also removes, first, what runs that were killed have left in the engine."""
+        return self._ahead(tasks, concurrency, told)
+
+    async def warmed(self, task: Task) -> None:
+        """Returns when a sandbox of this task stands prepared ahead. Raises TaskRefused when none can."""
+        if self._pool is None:
+            raise ValueError("no sandboxes are being prepared ahead")
+        await self._pool.warmed(task)
+
     async def image(self, task: Task) -> Image:
         """The task's image, fetched or built where it is not there yet.
 
         Raises TaskRefused when it cannot be had, SandboxMissing when no engine answers.
         """
-        _, images = await self._engine()
-        try:
-            return await images.take(task)
-        except TaskRefused as error:
-            raise TaskRefused(f"task {task.name}: {error}") from error
+        _, _, provision = await self._engine()
+        return await provision.image(task)
 
     async def lacks(self, task: Task) -> str | None:
         """Why no sandbox of this task can be had here; None when one has started. Says it soon where its image would
         have to be fetched and no registry answers."""
-        _, images = await self._engine()
+        _, images, _ = await self._engine()
         try:
             await images.reach(task)
             async with self._start(task):
@@ -72,46 +86,53 @@ class Docker:
         """Nothing: what a task requires is in its own image, or its author has left it out."""
         return ()
 
-    async def _engine(self) -> tuple[Engine, Images]:
+    async def _engine(self) -> tuple[Engine, Images, Provision]:
         async with self._finding:
             if self._found is None:
                 engine = await find()
-                self._found = engine, Images(engine)
+                images = Images(engine)
+                self._found = engine, images, Provision(engine, images, self._runtime)
                 self.described = f"{self.name} ({engine.described})"
             return self._found
 
     @asynccontextmanager
     async def _start(self, task: Task) -> AsyncIterator[Sandbox]:
-        if unsupported := task.unsupported():
-            raise TaskRefused(f"task {task.name}: not supported: {'; '.join(unsupported)}")
-        engine, _ = await self._engine()
-        # What needs no image is refused before one is made.
+        _, _, provision = await self._engine()
+        if self._pool is not None:
+            async with self._pool.lease(task) as machine:
+                yield machine
+        else:
+            prepared = await provision.prepared(task)
+            async with prepared.ends:
+                yield prepared.machine
+
+    @asynccontextmanager
+    async def _ahead(self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None]) -> AsyncIterator[None]:
+        if self._pool is not None:
+            raise ValueError("sandboxes are being prepared ahead for another run of this backend")
+        engine, _, provision = await self._engine()
+        await _reaped(engine, told)
+        pool = Pool(provision, tasks, concurrency, memory_mb(engine))
+        self._pool = pool
         try:
-            chosen = settings(task, engine, runtime=self._runtime)
-        except TaskRefused as error:
-            raise TaskRefused(f"task {task.name}: {error}") from error
-        image = await self.image(task)
-        environment = task.config.environment
-        workdir = posixpath.normpath(environment.workdir or image.workdir or DEFAULT_WORKDIR)
-        base = {key: value for key, value in BASE_ENV.items() if not (image.user and key in _OF_ROOT)}
-        env = {**base, **image.env, **expand(environment.env, table="environment")}
-        foreign = _foreign(image, engine)
-        async with container(engine, image, chosen, workdir, env) as machine:
-            if foreign:
-                machine.notes = (*machine.notes, f"the image is {foreign}: emulated")
-            try:
-                await machine.prepare()
-            except SandboxMissing as error:
-                why = f"it is {foreign}" if foreign else str(error)
-                raise TaskRefused(f"task {task.name}: the image {image.name} cannot be used: {why}") from error
-            except SandboxBroken as error:
-                if foreign:
-                    raise TaskRefused(f"task {task.name}: the image {image.name} is {foreign}: {error}") from error
-                raise
-            yield machine
+            async with pool.open():
+                yield
+        finally:
+            self._pool = None
 
 
-def _foreign(image: Image, engine: Engine) -> str | None:
-    if image.architecture in ("", engine.architecture):
-        return None
-    return f"for {image.architecture} and the engine runs {engine.architecture}"
+async def _reaped(engine: Engine, told: Callable[[str], None]) -> None:
+    """What cannot be removed is told, and keeps nobody from running."""
+    try:
+        async with asyncio.timeout(_REAP_TIMEOUT_S):
+            removed = await reap(engine)
+    except SandboxBroken as error:
+        told(f"what runs that were killed have left in Docker cannot be found: {error}")
+        return
+    except TimeoutError:
+        told("what runs that were killed have left in Docker is not removed yet: `fullchain sandboxes reap`")
+        return
+    if removed.things:
+        told(f"removed what runs that were killed had left in Docker: {counted(removed.things)}")
+    for line in removed.failed:
+        told(f"left in Docker by a run that was killed, and cannot be removed: {line}")

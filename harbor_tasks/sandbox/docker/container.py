@@ -10,47 +10,29 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harbor_tasks.errors import SandboxBroken, SandboxMissing
 from harbor_tasks.sandbox.docker.engine import Engine
+from harbor_tasks.sandbox.docker.exec import Exec
 from harbor_tasks.sandbox.docker.images import Image
+from harbor_tasks.sandbox.docker.scripts import BASH, BEGIN, CLEAN, FIRST, LIMITS
 from harbor_tasks.sandbox.docker.settings import SHELLS, Settings
-from harbor_tasks.sandbox.docker.streams import Duplex, attach, start_exec
+from harbor_tasks.sandbox.docker.streams import attach, hear, start_exec
 from harbor_tasks.sandbox.docker.survivors import END, processes
 from harbor_tasks.sandbox.machine import Machine, to_its_end
-from harbor_tasks.sandbox.session import Conversation, driver_words
+from harbor_tasks.sandbox.plan import OF_ROOT
+from harbor_tasks.sandbox.session import Conversation, Session, driver_words
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-OUTPUTS = "/var/lib/fullchain"
-"""Inside: a flood of output fills the container's layer, not its memory."""
 _ROOT = "0:0"
-_BASH = ("/bin/bash", "--norc", "--noprofile", "-p", "-c")
-"""-p: a task's BASH_ENV may name a file that commands can write, and the driver must not run it."""
-_LIMITS = ["-c", "0", "-f", str(4 * 1024**2), "-n", "4096"]
-"""No core files; 4 GiB a file (bash counts 1024 bytes), so that a flood ends before the disk does."""
-_CLEAN = f"""
-[ -d {OUTPUTS} ] && [ ! -L {OUTPUTS} ] || {{ rm -rf -- {OUTPUTS}; mkdir -m 1777 {OUTPUTS}; }}
-find {SHELLS} {OUTPUTS} -mindepth 1 -delete 2>/dev/null
-"""
-"""Where no other session lives: what an agent has left must not keep the next session from starting."""
-_BEGIN = f"""
-umask 077
-mkdir -p -- "$1" && mkdir -p -- {OUTPUTS}/"${{1##*/}}" && ln -sfn -- {OUTPUTS}/"${{1##*/}}" "$1/out" || exit
-echo $$ >"$1/pid"
-"""
-_PREPARE = f"""
-for program in timeout head stat tar find mktemp chmod mkdir rm mv; do
-  command -v $program >/dev/null || {{ echo "it has no $program" >&2; exit 1; }}
-done
-umask 022
-mkdir -p -m 1777 {OUTPUTS} && mkdir -p /logs/agent /logs/verifier /logs/artifacts /tests /solution || exit
-[ "$2" = root ] || chown -R -- "$2" /logs /tests /solution || exit
-[ -d "$1" ] || {{ mkdir -p -- "$1" && {{ [ "$2" = root ] || chown -- "$2" "$1"; }}; }}
-"""
 _GRACE_S = 0.05
 """For processes that end by themselves once their session is closed."""
 _END_GRACE_S = 1.0
 """For the kernel to take away what was killed, on a busy machine."""
 _END_TIMEOUT_S = 5.0
+_START_TIMEOUT_S = 60.0
+_KEEP_S = 24 * 3600
+"""How long a container runs that nobody ends."""
+_READY = b"ready\n"
 _EXIT_TIMEOUT_S = 10.0
 _CANNOT_START = (126, 127)
 
@@ -68,45 +50,64 @@ class DockerMachine(Machine):
         self._shells = 0
         self._own: frozenset[str] = frozenset()
         self._drivers: set[Exec] = set()
+        self._waiting: Session | None = None
 
     async def prepare(self) -> None:
-        """Makes the folders that every sandbox has. Raises SandboxMissing when the image lacks what shells need."""
-        await self._know_own()
+        """Starts the container and waits until the folders that every sandbox has are made. Raises SandboxMissing when
+        the image lacks what shells need."""
+        streams = await attach(*await self._engine.call(partial(hear, container=self.container)))
         try:
-            code, said = await self._by_root(_PREPARE, self.workdir, self._user or "root")
-        except SandboxBroken as error:
-            if "no such file" in str(error) or "not found" in str(error):
-                raise SandboxMissing("it has no /bin/bash") from error
-            if "exec format" in str(error):
-                raise SandboxMissing("it is for another kind of processor") from error
-            raise
-        if code != 0:
-            raise SandboxMissing(said or f"its folders cannot be made (exit code {code})")
+            await self._engine.call(lambda api: api.start(self.container))
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                line = await streams.stdout.readline()
+                errors = b"" if line == _READY else await streams.stderr.read()
+        except TimeoutError:
+            raise SandboxBroken(f"Docker: the container did not begin within {_START_TIMEOUT_S:g} s") from None
+        finally:
+            await streams.close()
+        if line != _READY:
+            raise SandboxMissing(_why_not(errors))
+        await self._know_own()
 
-    async def _converse(self, env: Mapping[str, str]) -> Conversation:
+    async def warm(self) -> None:
+        """Has the first shell wait before it is asked for: starting one takes longer than a command."""
+        self._waiting = await super().shell()
+
+    async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> Session:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not env and user is None:
+            return waiting
+        if waiting is not None:
+            await self._end(waiting)
+        return await super().shell(env, user)
+
+    async def _converse(self, env: Mapping[str, str], user: str | None) -> Conversation:
+        if user is not None:
+            # The engine finds them out for whom it is.
+            env = {key: value for key, value in env.items() if key not in OF_ROOT}
         self._shells += 1
         folder = f"{SHELLS}/{self._shells}"
-        words = driver_words(folder, _LIMITS)
-        begin = _BEGIN if self._drivers else _CLEAN + _BEGIN
+        words = driver_words(folder, LIMITS)
+        begin = BEGIN if self._drivers else CLEAN + BEGIN
         running = await self._exec(
-            [*_BASH, begin + words[0], *words[1:]], env=env, user=self._user or _ROOT, folder=folder
+            [*BASH, begin + words[0], *words[1:]], env=env, user=user or self._user or _ROOT, folder=folder
         )
         self._drivers.add(running)
         return running, running.stdout, running.writer
 
-    async def _run(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> "Exec":
+    async def _run(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Exec:
         return await self._started(argv, env=env, user=self._user or _ROOT, stdin=stdin)
 
     async def _started(
         self, argv: Sequence[str], *, env: Mapping[str, str], user: str, stdin: IO[bytes] | None = None
-    ) -> "Exec":
+    ) -> Exec:
         running = await self._exec(argv, env=env, user=user)
         running.feed(stdin)
         return running
 
     async def _by_root(self, script: str, *arguments: str) -> tuple[int, str]:
         """Runs a script of ours. Returns its exit code and the last line of its errors."""
-        words = [*_BASH, script, "fullchain", *arguments]
+        words = [*BASH, script, "fullchain", *arguments]
         running = await self._started(words, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, user=_ROOT)
         try:
             async with asyncio.timeout(_END_TIMEOUT_S):
@@ -121,9 +122,7 @@ class DockerMachine(Machine):
         said = errors.decode("utf-8", errors="replace").strip().splitlines()
         return code, said[-1] if said else ""
 
-    async def _exec(
-        self, argv: Sequence[str], *, env: Mapping[str, str], user: str, folder: str | None = None
-    ) -> "Exec":
+    async def _exec(self, argv: Sequence[str], *, env: Mapping[str, str], user: str, folder: str | None = None) -> Exec:
         start = partial(start_exec, container=self.container, argv=argv, environment=dict(env), user=user, workdir="/")
         starting = asyncio.ensure_future(self._engine.call(start))
         try:
@@ -152,7 +151,7 @@ class DockerMachine(Machine):
                 raise SandboxBroken("Docker: a program has closed its outputs and does not end")
             await asyncio.sleep(0.005)
 
-    async def clear(self, ended: "Exec") -> None:
+    async def clear(self, ended: Exec) -> None:
         """Returns when no process of a session is left; of nobody, when it was the last one.
 
         While other sessions live, its own are told by descent. Then the engine is asked, whom no process inside can
@@ -163,12 +162,12 @@ class DockerMachine(Machine):
             if ended.folder is not None:
                 await self._by_root(END, ended.folder)
             return
-        if not self._own <= await self._processes():
-            # A command ended the container's first processes: it is going down, and would take the next shell with it.
-            await self._revive()
-            return
         deadline = time.monotonic() + _GRACE_S
-        while await self._left():
+        while (found := await self._processes()) != self._own:
+            if not self._own <= found:
+                # A command ended the container's first processes: it goes down, and would take the next shell along.
+                await self._revive()
+                return
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.005)
@@ -183,6 +182,13 @@ class DockerMachine(Machine):
                 await asyncio.sleep(0.02)
         await self._revive()
 
+    async def end(self) -> None:
+        """Ends its sessions and removes it."""
+        try:
+            await self.close()
+        finally:
+            await _remove(self._engine, self.container)
+
     async def _runs(self) -> bool:
         state = await self._engine.call(lambda api: api.inspect_container(self.container))
         return bool(state["State"]["Running"])
@@ -192,104 +198,52 @@ class DockerMachine(Machine):
 
     async def _processes(self) -> frozenset[str]:
         """The engine's numbers of the processes inside; none when the container has ended."""
-        return await self._engine.call(partial(processes, container=self.container))
+        return frozenset(await self._engine.call(partial(processes, container=self.container)))
 
     async def _revive(self) -> None:
         await self._engine.call(lambda api: api.restart(self.container, timeout=0))
         await self._know_own()
-        if self._user:
-            # The engine mounts it anew with the mode of the folder under it.
-            await self._by_root(f"chmod 1777 {SHELLS}")
 
     async def _know_own(self) -> None:
-        """The container's own processes are two: the init, and what that starts a moment later."""
-        deadline = time.monotonic() + _GRACE_S
-        while len(own := await self._processes()) < 2 and time.monotonic() < deadline:  # noqa: ASYNC110 (no event)
-            await asyncio.sleep(0.002)
-        self._own = own
-
-
-class Exec:
-    """A program that the engine started inside the container."""
-
-    def __init__(self, machine: DockerMachine, made: str, streams: Duplex, folder: str | None) -> None:
-        self._machine = machine
-        self._made = made
-        self._streams = streams
-        self.folder = folder
-        """A driver's own, inside; None for a program of ours."""
-        self.stdout = streams.stdout
-        self.stderr = streams.stderr
-        self.writer = streams.writer
-        self._feeding: asyncio.Future[None] | None = None
-
-    def feed(self, stdin: IO[bytes] | None) -> None:
-        """Sends it, from where it stands, while the program runs, and then its end."""
-        self._feeding = asyncio.ensure_future(self._feed(stdin))
-
-    async def started(self) -> None:
-        pass
-
-    async def wait(self) -> int:
-        return await self._machine.exit_code(self._made)
-
-    async def kill(self) -> None:
-        if self.folder is not None:
-            await self.close()
-            await self._machine.clear(self)
-            return
-        ended = self.stdout.at_eof()
-        await self.close()
-        if not ended:
-            await self._machine.clear(self)
-
-    async def close(self) -> None:
-        if self._feeding is not None:
-            self._feeding.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._feeding
-        await self._streams.close()
-
-    async def _feed(self, stdin: IO[bytes] | None) -> None:
-        # A program that has ended, or wants no more, leaves its input unread.
-        with contextlib.suppress(OSError):
-            while stdin is not None and (data := stdin.read(1 << 18)):
-                self.writer.write(data)
-                await self.writer.drain()
-            self.writer.write_eof()
+        """The container's own processes are two: the init, and the sleep that keeps it up."""
+        deadline = time.monotonic() + _END_GRACE_S
+        own = await self._engine.call(partial(processes, container=self.container))
+        while not (len(own) == 2 and any(words.startswith("sleep") for words in own.values())):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.005)
+            own = await self._engine.call(partial(processes, container=self.container))
+        self._own = frozenset(own)
 
 
 @asynccontextmanager
 async def container(
     engine: Engine, image: Image, settings: Settings, workdir: str, env: Mapping[str, str]
 ) -> AsyncIterator[DockerMachine]:
-    """A container that runs, gone with everything in it on exit."""
+    """A container that `prepare` starts, gone with everything in it on exit."""
     notes = list(settings.notes)
-    creating = asyncio.ensure_future(_create(engine, image, settings, notes))
+    creating = asyncio.ensure_future(_create(engine, image, settings, workdir, notes))
     try:
         made = await asyncio.shield(creating)
     except asyncio.CancelledError:
         with contextlib.suppress(SandboxBroken):
             await _remove(engine, await creating)
         raise
+    machine = DockerMachine(engine, made, image, workdir, env)
+    machine.notes = tuple(notes)
     try:
-        await engine.call(lambda api: api.start(made))
-        machine = DockerMachine(engine, made, image, workdir, env)
-        machine.notes = tuple(notes)
-        try:
-            yield machine
-        finally:
-            await machine.close()
+        yield machine
     finally:
-        await to_its_end(_remove(engine, made))
+        await to_its_end(machine.end())
 
 
-async def _create(engine: Engine, image: Image, settings: Settings, notes: list[str]) -> str:
+async def _create(engine: Engine, image: Image, settings: Settings, workdir: str, notes: list[str]) -> str:
     host = dict(settings.host)
+    first = [*BASH, FIRST, "fullchain", workdir, image.user or "root", str(_KEEP_S)]
 
     def create(api: "APIClient") -> str:
         config = api.create_host_config(**host)
-        made: str = api.create_container(image.id, host_config=config, **settings.create)["Id"]
+        made: str = api.create_container(image.id, host_config=config, entrypoint=first, **settings.create)["Id"]
         return made
 
     try:
@@ -300,6 +254,14 @@ async def _create(engine: Engine, image: Image, settings: Settings, notes: list[
         del host["storage_opt"]
         notes.append("storage limit not enforced")
         return await engine.call(create)
+
+
+def _why_not(errors: bytes) -> str:
+    said = errors.decode("utf-8", errors="replace").strip().splitlines()
+    last = said[-1] if said else "it ended at once"
+    if "/bin/bash" in last and "No such file" in last:
+        return "it has no /bin/bash"
+    return "it is for another kind of processor" if "Exec format" in last else last
 
 
 async def _remove(engine: Engine, made: str) -> None:

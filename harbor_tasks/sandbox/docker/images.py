@@ -11,8 +11,9 @@ from harbor_tasks.digest import tree_digest
 from harbor_tasks.dockerfile import read
 from harbor_tasks.errors import SandboxBroken, TaskRefused
 from harbor_tasks.format import Task
+from harbor_tasks.sandbox.docker import buildx
 from harbor_tasks.sandbox.docker.engine import Engine
-from harbor_tasks.sandbox.docker.steps import Steps, bases, readable
+from harbor_tasks.sandbox.docker.steps import NeedsBuildKit, Steps, bases, readable
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -41,6 +42,7 @@ class Images:
         self._engine = engine
         self._locks: dict[str, asyncio.Lock] = {}
         self._found: dict[str, Image] = {}
+        self._buildx: bool | None = None
 
     async def take(self, task: Task) -> Image:
         """Raises TaskRefused, naming the Dockerfile's line where it can, when the image can be neither found, fetched
@@ -60,7 +62,13 @@ class Images:
         elif task.dockerfile is not None:
             if await self._there(await asyncio.to_thread(self._name, task.dockerfile.parent)):
                 return
-            names = bases(readable(await asyncio.to_thread(read, task.dockerfile)))
+            text = await asyncio.to_thread(read, task.dockerfile)
+            try:
+                names = bases(readable(text))
+            except NeedsBuildKit:
+                # What it begins from is told by its build, which is tried where it can be.
+                if not await self._has_buildx():
+                    raise
         for name in names:
             if await self._there(name) is None and (why := await self._engine.has_registry(name)) is not None:
                 raise TaskRefused(f"task {task.name}: {name} is not in the engine and cannot be fetched: {why}")
@@ -134,7 +142,14 @@ class Images:
         return found
 
     async def _build(self, dockerfile: Path, name: str, task: str, timeout_s: float) -> Image:
-        steps = Steps(readable(await asyncio.to_thread(read, dockerfile)))
+        try:
+            instructions = readable(await asyncio.to_thread(read, dockerfile))
+        except NeedsBuildKit:
+            if not await self._has_buildx():
+                raise
+            await buildx.build(self._engine, dockerfile, name, timeout_s)
+            return await self._built(name, task)
+        steps = Steps(instructions)
 
         def build(api: "APIClient") -> Iterator[dict[str, Any]]:
             # No labels: the engine would add a step that the Dockerfile has not.
@@ -151,8 +166,26 @@ class Images:
         except SandboxBroken as error:
             raise steps.refusal() or TaskRefused(f"the image cannot be built: {error}") from error
         if (refusal := steps.refusal()) is not None:
+            if "exec format error" in str(refusal) and (base := await self._foreign(bases(instructions))):
+                raise TaskRefused(f"{refusal}: {base}")
             raise refusal
+        return await self._built(name, task)
+
+    async def _built(self, name: str, task: str) -> Image:
         found = await self._there(name)
         if found is None:
             raise TaskRefused(f"the image of task {task} is not there after its build")
         return found
+
+    async def _has_buildx(self) -> bool:
+        if self._buildx is None:
+            self._buildx = await buildx.has_buildx(self._engine)
+        return self._buildx
+
+    async def _foreign(self, names: list[str]) -> str | None:
+        """The first of these images that the engine's machine can only emulate, if it can; in words."""
+        for name in names:
+            image = await self._there(name)
+            if image is not None and image.architecture not in ("", self._engine.architecture):
+                return f"{name} is for {image.architecture} and the engine runs {self._engine.architecture}"
+        return None

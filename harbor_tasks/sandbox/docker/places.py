@@ -34,13 +34,14 @@ def places(environ: Mapping[str, str] = os.environ) -> tuple[Place, ...]:
     Raises SandboxMissing when what is set cannot be used.
     """
     if host := environ.get("DOCKER_HOST"):
-        return (_usable(Place(host, "DOCKER_HOST")),)
+        secured = bool(environ.get("DOCKER_TLS_VERIFY") or environ.get("DOCKER_CERT_PATH"))
+        return (_usable(Place(host, "DOCKER_HOST"), secured=secured),)
     home = environ.get("HOME") or str(Path.home())
     context = environ.get("DOCKER_CONTEXT")
     # The SDK, which takes its time to import, is not asked where nobody has ever set a context.
     settings = Path(environ.get("DOCKER_CONFIG") or f"{home}/.docker", "config.json")
     if (context or settings.exists()) and (place := _context(context)) is not None:
-        return (_usable(place),)
+        return (place,)
     runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     known = dict.fromkeys(socket.format(runtime=runtime, home=home) for socket in SOCKETS)
     return tuple(Place(f"unix://{path}", "a known socket") for path in known if Path(path).exists())
@@ -66,18 +67,22 @@ def _context(name: str | None) -> Place | None:
     try:
         context = ContextAPI.get_context(wanted)
         host = context.Host if context is not None else None
-    except (DockerException, OSError, ValueError, KeyError) as error:
+    # The SDK does not look at what kind of values stand in the files.
+    except (DockerException, OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise SandboxMissing(f"docker: {said} cannot be read ({error}): `docker context use default`") from None
     if not host:
         raise SandboxMissing(f"docker: {said} does not exist or names no engine: `docker context use default`")
-    return Place(str(host), said)
+    return _usable(Place(str(host), said), secured=context is not None and context.TLSConfig is not None)
 
 
-def _usable(place: Place) -> Place:
+def _usable(place: Place, *, secured: bool) -> Place:
+    """A shell's connection is taken out from under the SDK's, which TLS does not allow."""
     scheme = place.url.partition("://")[0]
-    if scheme in ("unix", "tcp", "http"):
+    if scheme == "unix" or (scheme in ("tcp", "http") and not secured):
         return place
+    named = f"{place.url} with TLS" if scheme in ("tcp", "http") else place.url
     raise SandboxMissing(
-        f"docker: {place.found_by} names {place.url}: only unix:// and tcp:// are spoken here: "
-        "forward the engine's socket (ssh -L) and set DOCKER_HOST=unix://..."
+        f"docker: {place.found_by} names {named}: only unix://, and tcp:// without TLS, are spoken here: forward the "
+        "engine's socket (`ssh -NL /tmp/docker.sock:/var/run/docker.sock HOST`) and set "
+        "DOCKER_HOST=unix:///tmp/docker.sock"
     )

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -11,6 +10,8 @@ from harbor_tasks.config import EnvironmentConfig
 from harbor_tasks.errors import SandboxMissing, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.sandbox.docker.engine import Engine
+from harbor_tasks.sandbox.docker.owners import this_process
+from harbor_tasks.sandbox.docker.watcher import WATCHED
 
 LABEL = "fullchain"
 """Its value is the version that started the container: leftovers are found by it."""
@@ -28,19 +29,19 @@ SHELLS = "/run/fullchain"
 """Inside, in memory: what a shell keeps from command to command. In the container's layer, writing it would cost more
 than the command's processes."""
 _SHELLS_MB = 64
-_KEEP_S = 24 * 3600
-"""How long a container runs that nobody ends."""
 _MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`create` are the keyword arguments of the SDK's create_container, `host` those of create_host_config; `notes` say
-    in words what cannot be held."""
+    in words what cannot be held, and which runtime was asked for. `storage_mb` is the task's limit: the engine holds it
+    where `host` has a storage_opt and the engine takes that, else it must be watched."""
 
     create: dict[str, Any]
     host: dict[str, Any]
     notes: tuple[str, ...]
+    storage_mb: int | None = None
 
 
 def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Settings:
@@ -51,7 +52,6 @@ def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Setti
         "hostname": "sandbox",
         # Each command says whose it is; what prepares the container must be root.
         "user": "0:0",
-        "entrypoint": ["sleep", str(_KEEP_S)],
         "command": [],
         "working_dir": "/",
         "labels": {
@@ -59,7 +59,7 @@ def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Setti
             f"{LABEL}.trial": token,
             f"{LABEL}.task": task.name,
             # Whoever looks for leftovers can tell whether this process still lives.
-            f"{LABEL}.owner": f"{socket.gethostname()} {os.getpid()}",
+            f"{LABEL}.owner": str(this_process()),
         },
     }
     network, notes = _network(task)
@@ -78,10 +78,11 @@ def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Setti
         if named not in known:
             raise SandboxMissing(f"{RUNTIME}: this engine has no runtime {named!r}, only {', '.join(sorted(known))}")
         host["runtime"] = named
+        notes.append(f"runtime {named}")
     if not engine.info.get("PidsLimit", True):
         notes.append("process limit not enforced")
     _limits(task.config.environment, engine, host, notes)
-    return Settings(create, host, tuple(notes))
+    return Settings(create, host, tuple(notes), task.config.environment.storage_mb)
 
 
 def _limits(environment: EnvironmentConfig, engine: Engine, host: dict[str, Any], notes: list[str]) -> None:
@@ -109,7 +110,7 @@ def _limits(environment: EnvironmentConfig, engine: Engine, host: dict[str, Any]
         if _has_quota(engine):
             host["storage_opt"] = {"size": f"{environment.storage_mb}M"}
         else:
-            notes.append("storage limit not enforced")
+            notes.append(WATCHED)
 
 
 def _has_quota(engine: Engine) -> bool:

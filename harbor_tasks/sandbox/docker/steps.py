@@ -15,12 +15,21 @@ _LAST_SAID = 5
 """Lines of a failed command's output that are kept."""
 
 
+class NeedsBuildKit(TaskRefused):
+    """Names the first line that only BuildKit can build."""
+
+
 def readable(text: str) -> list[Instruction]:
     """The instructions, one for each step of the build.
 
-    Raises TaskRefused, naming the line, for what only BuildKit can build: the engine's API builds without it.
+    Raises NeedsBuildKit for what only that can build: the engine's API builds without it.
     """
-    instructions = parse(text)
+    try:
+        instructions = parse(text)
+    except TaskRefused as error:
+        if "with a heredoc" in str(error):
+            raise NeedsBuildKit(str(error)) from error
+        raise
     for instruction in instructions:
         known = _OLD_FLAGS.get(instruction.op, set())
         if known is None:
@@ -30,10 +39,10 @@ def readable(text: str) -> list[Instruction]:
             if flag is None:
                 break
             if flag[0] not in known:
-                raise refused(
-                    instruction.line,
-                    f"{instruction.op} {flag[0]} needs BuildKit, and the engine's API builds without it: "
-                    "do without, or build the image yourself and name it in task.toml environment.docker_image",
+                raise NeedsBuildKit(
+                    f"Dockerfile line {instruction.line}: {instruction.op} {flag[0]} needs BuildKit, and the engine's "
+                    "API builds without it: install Docker's buildx, do without, or build the image yourself and name "
+                    "it in task.toml environment.docker_image"
                 )
     return instructions
 

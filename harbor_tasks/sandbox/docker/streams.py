@@ -97,7 +97,15 @@ def start_exec(
 ) -> tuple[str, socket.socket, bytes]:
     """Runs a program inside. Blocks; returns its id, its connection and what the SDK had read of that too early."""
     made: str = api.exec_create(container, list(argv), stdin=True, **settings)["Id"]
-    stream = api.exec_start(made, socket=True)
+    return made, *_taken(api.exec_start(made, socket=True))
+
+
+def hear(api: "APIClient", container: str) -> tuple[socket.socket, bytes]:
+    """What a container's first process will say. Blocks."""
+    return _taken(api.attach_socket(container, params={"stdout": 1, "stderr": 1, "stream": 1}))
+
+
+def _taken(stream: Any) -> tuple[socket.socket, bytes]:
     # The SDK gives the bare connection out from under the buffer with which it read the answer's head. The first frames
     # may be in there already.
     answer = stream._response
@@ -106,7 +114,7 @@ def start_exec(
     connection = socket.socket(fileno=os.dup(stream.fileno()))
     connection.setblocking(False)
     answer.close()
-    return made, connection, early
+    return connection, early
 
 
 async def attach(connection: socket.socket, early: bytes) -> Duplex:

@@ -43,15 +43,15 @@ exit 1
 """A script for bash, of nothing but what is built in: where processes have run out it can start none."""
 
 
-def processes(api: "APIClient", container: str) -> frozenset[str]:
-    """The numbers, on the engine's machine, of all processes in a container. Blocks."""
+def processes(api: "APIClient", container: str) -> dict[str, str]:
+    """All processes in a container: their numbers on the engine's machine, and their words. Blocks."""
     from docker.errors import APIError
 
     try:
         top = api.top(container)
     except APIError as error:
         if error.status_code == 409:
-            return frozenset()
+            return {}
         raise
-    column = top["Titles"].index("PID")
-    return frozenset(row[column] for row in top["Processes"] or ())
+    number, words = (top["Titles"].index(column) for column in ("PID", "CMD"))
+    return {row[number]: row[words] for row in top["Processes"] or ()}
