@@ -7,13 +7,13 @@ DB      ?= fullchain.duckdb
 # Tests wait for sandboxes as much as they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: demo test check ci slow test-local-llm bench lock clean
+.PHONY: demo test check ci slow test-local-llm test-harbor bench lock clean
 
 demo: $(READY)
 	$(BIN)/fullchain run quickstart --db $(DB)
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not local_llm"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not local_llm and not harbor"
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -32,6 +32,10 @@ slow: $(READY)
 # A small real model in the loop. Fetches half a gigabyte once, into the user's cache; skipped where it cannot be had.
 test-local-llm: $(READY)
 	FULLCHAIN_LOCAL_LLM=1 $(BIN)/python -m pytest -m local_llm -rs tests/local_llm
+
+# Harbor itself, on the same tasks. Installed once, into the user's cache; skipped where it cannot run.
+test-harbor: $(READY)
+	FULLCHAIN_HARBOR=1 $(BIN)/python -m pytest -m harbor -rs tests/harbor
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.call_path

@@ -1,0 +1,1 @@
+"""Harbor itself runs the project's tasks; opt-in (`make test-harbor`)."""
