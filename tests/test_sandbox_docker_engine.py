@@ -3,6 +3,9 @@
 import asyncio
 import hashlib
 import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from harbor_tasks.dockerfile import parse
 from harbor_tasks.errors import SandboxBroken, SandboxMissing
 from harbor_tasks.sandbox.backends import choose
 from harbor_tasks.sandbox.docker import places as looking
+from harbor_tasks.sandbox.docker.backend import Docker
 from harbor_tasks.sandbox.docker.engine import find
 from harbor_tasks.sandbox.docker.places import Place, places
 from harbor_tasks.sandbox.docker.steps import bases
@@ -23,7 +27,7 @@ from tests.sandbox_tasks import bubblewrap, write_task
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "XDG_RUNTIME_DIR"):
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / ".docker"))
@@ -60,9 +64,133 @@ def test_what_is_set_and_cannot_be_used_is_named_with_the_mend(home: Path, monke
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     with pytest.raises(SandboxMissing, match=r"the CLI context gone .*docker context use default"):
         places()
-    monkeypatch.setenv("DOCKER_HOST", "ssh://me@there")
-    with pytest.raises(SandboxMissing, match=r"DOCKER_HOST names ssh://me@there: .*ssh -L"):
+    for host in ("ssh://me@there", "https://there:2376", "npipe:////./pipe/docker_engine"):
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(
+            SandboxMissing, match=rf"DOCKER_HOST names {re.escape(host)}: only unix.*ssh -NL"
+        ) as refused:
+            places()
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("variable", ["DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"])
+def test_an_engine_behind_tls_is_refused_with_the_mend(
+    variable: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2376")
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(SandboxMissing, match=r"DOCKER_HOST names tcp://10\.0\.0\.1:2376 with TLS: .*ssh -NL"):
         places()
+    monkeypatch.setenv("DOCKER_HOST", "unix:///x.sock")
+    assert places() == (Place("unix:///x.sock", "DOCKER_HOST"),)
+
+
+def test_a_context_with_tls_material_is_refused_with_the_mend(home: Path) -> None:
+    _context(home, "far", "tcp://10.0.0.1:2376")
+    material = home / ".docker" / "contexts" / "tls" / hashlib.sha256(b"far").hexdigest() / "docker"
+    material.mkdir(parents=True)
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        (material / name).write_text("x")
+    (home / ".docker" / "config.json").write_text('{"currentContext": "far"}')
+    with pytest.raises(SandboxMissing, match=r"the CLI context far names tcp://10\.0\.0\.1:2376 with TLS: .*ssh -NL"):
+        places()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"currentContext": 7}', "[]"])
+def test_a_settings_file_that_cannot_be_read_is_no_traceback(text: str, home: Path) -> None:
+    (home / "first.sock").touch()
+    (home / ".docker" / "config.json").write_text(text)
+    try:
+        assert places() == (Place(f"unix://{home}/first.sock", "a known socket"),)
+    except SandboxMissing as error:
+        assert "\n" not in str(error)  # noqa: PT017 (either is an answer)
+
+
+@asynccontextmanager
+async def _pipe(to: Path, at: Path | None = None) -> AsyncIterator[str]:
+    """A way to the engine's socket by another address: over TCP, or through a socket `at`. Gives its URL."""
+    open_now: set[asyncio.StreamWriter] = set()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(to)
+        open_now.update((writer, back))
+        try:
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+        except OSError:
+            pass
+        finally:
+            for end in (writer, back):
+                open_now.discard(end)
+                end.close()
+
+    server = await (asyncio.start_unix_server(serve, at) if at else asyncio.start_server(serve, "127.0.0.1", 0))
+    try:
+        yield f"unix://{at}" if at else f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for end in list(open_now):
+            end.close()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("how", ["DOCKER_HOST", "the CLI context mine", "a known socket"])
+async def test_an_engine_found_by_each_way_runs_a_task(
+    how: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    found = await engine()
+    if not found.place.url.startswith("unix://"):
+        pytest.skip("the engine here has no socket")
+    to = Path(found.place.url.removeprefix("unix://"))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("DOCKER_CONFIG", str(home / ".docker"))
+    monkeypatch.setattr(looking, "SOCKETS", ("{home}/first.sock", "{home}/second.sock"))
+    async with _pipe(to, home / "second.sock" if how == "a known socket" else None) as url:
+        if how == "DOCKER_HOST":
+            monkeypatch.setenv("DOCKER_HOST", url)
+        elif how != "a known socket":
+            _context(home, "mine", url)
+            (home / ".docker" / "config.json").write_text('{"currentContext": "mine"}')
+        backend = Docker()
+        async with backend.start(docker_task(tmp_path / "task")) as sandbox:
+            said = await sandbox.exec("echo there", timeout_s=20)
+        assert said.text == "there\n"
+        assert f"at {url} ({how})" in backend.described
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", b"SSH-2.0-x\r\n", None])
+async def test_whoever_answers_and_is_no_engine_is_named_in_one_line(
+    answer: bytes | None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        if answer is None:
+            await over.wait()
+        writer.write(answer or b"")
+        writer.close()
+        await writer.wait_closed()
+        done.set()
+
+    over, done = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("harbor_tasks.sandbox.docker.engine.PROBE_TIMEOUT_S", 0.3)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        url = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        monkeypatch.setenv("DOCKER_HOST", url)
+        with pytest.raises(SandboxMissing, match=rf"^docker: {re.escape(url)} \(DOCKER_HOST\): ") as none:
+            await find()
+        assert "\n" not in str(none.value)
+    finally:
+        over.set()
+        await asyncio.wait_for(done.wait(), 20)
+        server.close()
 
 
 async def test_where_no_engine_answers_one_line_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

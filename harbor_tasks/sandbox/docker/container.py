@@ -16,6 +16,7 @@ from harbor_tasks.sandbox.docker.scripts import BASH, BEGIN, CLEAN, FIRST, LIMIT
 from harbor_tasks.sandbox.docker.settings import SHELLS, Settings
 from harbor_tasks.sandbox.docker.streams import attach, hear, start_exec
 from harbor_tasks.sandbox.docker.survivors import END, processes
+from harbor_tasks.sandbox.docker.watcher import WATCHED, watched
 from harbor_tasks.sandbox.machine import Machine, to_its_end
 from harbor_tasks.sandbox.plan import OF_ROOT
 from harbor_tasks.sandbox.session import Conversation, Session, driver_words
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 _ROOT = "0:0"
 _GRACE_S = 0.05
 """For processes that end by themselves once their session is closed."""
+_LOOK_S = 1.0
+_MANY = 32
+"""Processes beyond which a session's are not ended one by one: a restart takes them all at once."""
 _END_GRACE_S = 1.0
 """For the kernel to take away what was killed, on a busy machine."""
 _END_TIMEOUT_S = 5.0
@@ -51,6 +55,8 @@ class DockerMachine(Machine):
         self._own: frozenset[str] = frozenset()
         self._drivers: set[Exec] = set()
         self._waiting: Session | None = None
+        self.fault: SandboxBroken | None = None
+        """Why it was ended, where that was done on purpose: it is not started again, and nothing else is in it."""
 
     async def prepare(self) -> None:
         """Starts the container and waits until the folders that every sandbox has are made. Raises SandboxMissing when
@@ -123,6 +129,8 @@ class DockerMachine(Machine):
         return code, said[-1] if said else ""
 
     async def _exec(self, argv: Sequence[str], *, env: Mapping[str, str], user: str, folder: str | None = None) -> Exec:
+        if self.fault is not None:
+            raise self.fault
         start = partial(start_exec, container=self.container, argv=argv, environment=dict(env), user=user, workdir="/")
         starting = asyncio.ensure_future(self._engine.call(start))
         try:
@@ -133,6 +141,8 @@ class DockerMachine(Machine):
                 (await starting)[1].close()
             raise
         except SandboxBroken:
+            if self.fault is not None:
+                raise self.fault from None
             if await self._runs():
                 raise
             # A command ended the container's first process, or memory ran out. Its files are still there.
@@ -163,9 +173,10 @@ class DockerMachine(Machine):
                 await self._by_root(END, ended.folder)
             return
         deadline = time.monotonic() + _GRACE_S
-        while (found := await self._processes()) != self._own:
-            if not self._own <= found:
-                # A command ended the container's first processes: it goes down, and would take the next shell along.
+        while (found := await self._seen()) != self._own:
+            # A command ended the container's first processes: it goes down, and would take the next shell along. Or
+            # there are so many that they may start others faster than a script ends them.
+            if found is None or not self._own <= found or len(found) > _MANY:
                 await self._revive()
                 return
             if time.monotonic() > deadline:
@@ -196,11 +207,21 @@ class DockerMachine(Machine):
     async def _left(self) -> bool:
         return bool(await self._processes() - self._own)
 
+    async def _seen(self) -> frozenset[str] | None:
+        """None where there is so much to see that the engine does not come to an end."""
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                return await self._processes()
+        except TimeoutError:
+            return None
+
     async def _processes(self) -> frozenset[str]:
         """The engine's numbers of the processes inside; none when the container has ended."""
         return frozenset(await self._engine.call(partial(processes, container=self.container)))
 
     async def _revive(self) -> None:
+        if self.fault is not None:
+            return
         await self._engine.call(lambda api: api.restart(self.container, timeout=0))
         await self._know_own()
 
@@ -232,7 +253,8 @@ async def container(
     machine = DockerMachine(engine, made, image, workdir, env)
     machine.notes = tuple(notes)
     try:
-        yield machine
+        async with watched(engine, machine, settings.storage_mb if WATCHED in notes else None):
+            yield machine
     finally:
         await to_its_end(machine.end())
 
@@ -252,7 +274,7 @@ async def _create(engine: Engine, image: Image, settings: Settings, workdir: str
         if "storage_opt" not in host or "storage-opt" not in str(error).lower():
             raise
         del host["storage_opt"]
-        notes.append("storage limit not enforced")
+        notes.append(WATCHED)
         return await engine.call(create)
 
 
