@@ -25,9 +25,11 @@ from harbor_tasks.sandbox.bubblewrap import Bubblewrap
 from harbor_tasks.sandbox.docker.backend import Docker
 from harbor_tasks.sandbox.docker.engine import Engine, find
 from harbor_tasks.verifier import verify
+from tests.harbor.harbor_jobs import CLOSED, QUICK, HarborFailed, Unavailable, harbor, oracle_seconds
 
 IMAGE = "debian:bookworm-slim"
 PAIRS = 9
+HARBOR_TRIALS = 3
 COMMANDS = 200
 TRIAL_LIMIT, COMMAND_LIMIT_MS, WARM_LIMIT_MS, BUBBLEWRAP_LIMIT_MS = 1.5, 5.0, 50.0, 100.0
 SOLVE = "#!/bin/bash\necho done >/app/answer\n"
@@ -163,9 +165,26 @@ async def measure_docker(task: Task) -> bool:
     async with docker.start(task) as sandbox:
         command = await command_ms(sandbox)
     over = command - bash_ms()
+    print(f"  a shell command        {command:6.1f} ms, {over:.1f} ms over a bash alone (limit {COMMAND_LIMIT_MS:.1f})")
     warm = await first_command_ms(docker, task)
     print(f"  warm, to first answer  {warm:6.0f} ms (limit {WARM_LIMIT_MS:.0f})")
+    await show_harbor(engine, task)
     return ratio <= TRIAL_LIMIT and over < COMMAND_LIMIT_MS and warm < WARM_LIMIT_MS
+
+
+async def show_harbor(engine: Engine, task: Task) -> None:
+    """Harbor's own count of the same trial, as it is shipped but for the network, and without its stop grace."""
+    try:
+        found = await harbor(engine)
+        times = [
+            [await oracle_seconds(task.path, found, overlay=overlay) for _ in range(HARBOR_TRIALS)]
+            for overlay in (CLOSED, QUICK)
+        ]
+    except (Unavailable, HarborFailed) as error:
+        print(f"  Harbor left out: {error}")
+        return
+    shipped, quick = (statistics.median(each) for each in times)
+    print(f"  Harbor, the same task  {shipped * 1e3:6.0f} ms, {quick * 1e3:.0f} ms without its stop grace")
 
 
 async def measure_bubblewrap(task: Task) -> bool:
