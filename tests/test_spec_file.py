@@ -90,7 +90,7 @@ def test_date_times_keep_their_zone(tmp_path: Path) -> None:
         (GOOD + "repeats: 0\n", ":13: repeats: expected at least 1, found 0"),
         (GOOD + "repeats: true\n", ":13: repeats: expected a whole number such as 3, found True"),
         (GOOD + "seed: '7'\n", ":13: seed: expected a whole number such as 3, found '7'"),
-        (GOOD + "sandbox: docker\n", ":13: sandbox: 'docker' is not known; expected 'auto', 'bubblewrap' or 'host'"),
+        (GOOD + "sandbox: podman\n", ":13: sandbox: 'podman' is not known; expected 'auto', 'docker', 'bubblewrap'"),
         (GOOD + "prices_at: 2026-11-24T12:00:00\n", "has no time zone; expected a date-time like 2026-11-24T12:00:00Z"),
         (GOOD + "prices_at: 2026-13-24T12:00:00Z\n", ":13: prices_at: expected a date-time like 2026-11-24T12:00:00Z"),
         (GOOD + "prices_at: 2026-13-45\n", ":13: prices_at: expected a date-time like 2026-11-24T12:00:00Z"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 THREADS = 32
 CALL_TIMEOUT_S = 60.0
 """Between two bytes of an answer."""
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 5.0
 """An engine that answers later than this, on the same machine, is none to run trials on."""
 REGISTRY_TIMEOUT_S = 5.0
 
@@ -34,10 +34,13 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 class Engine:
     """One engine. `described` names it: version, address, how it was found, storage driver and platform."""
 
-    def __init__(self, api: "APIClient", place: Place, version: Mapping[str, Any], info: Mapping[str, Any]) -> None:
+    def __init__(
+        self, api: "APIClient", place: Place, version: Mapping[str, Any], info: Mapping[str, Any], *, bridged: bool
+    ) -> None:
         self.api = api
         self.place = place
         self.info = info
+        self.bridged = bridged
         self.architecture = _architecture(str(version.get("Arch", "")))
         self.platform = f"{version.get('Os', 'linux')}/{self.architecture}"
         self.described = (
@@ -149,12 +152,14 @@ def _connect(place: Place) -> Engine:
     try:
         with _client(place, PROBE_TIMEOUT_S, 1) as probing:
             version, info, spoken = probing.version(), probing.info(), str(probing.api_version)
+            # Where it may make no bridge, a container that asks for one gets no network.
+            bridged = bool(probing.networks(names=["bridge"]))
     except (DockerException, OSError) as error:
         said = " ".join(str(error).split())[:200]
         raise SandboxMissing(f"docker: {place.url} ({place.found_by}): {said}: mend it, or {install()}") from None
     if version.get("Os") != "linux":
         raise SandboxMissing(f"docker: {place.url} runs {version.get('Os')} containers: switch it to Linux containers")
-    return Engine(_client(place, CALL_TIMEOUT_S, THREADS, spoken), place, version, info)
+    return Engine(_client(place, CALL_TIMEOUT_S, THREADS, spoken), place, version, info, bridged=bridged)
 
 
 def _silent(place: Place) -> str | None:

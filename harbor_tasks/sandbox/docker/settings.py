@@ -62,7 +62,7 @@ def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Setti
             f"{LABEL}.owner": str(this_process()),
         },
     }
-    network, notes = _network(task)
+    network, notes = _network(task, engine)
     host: dict[str, Any] = {
         "init": True,
         "network_mode": network,
@@ -123,7 +123,7 @@ def _has_quota(engine: Engine) -> bool:
     return driver == "overlay2" and status.get("Backing Filesystem") == "xfs"
 
 
-def _network(task: Task) -> tuple[str, list[str]]:
+def _network(task: Task, engine: Engine) -> tuple[str, list[str]]:
     """The container's network, and what to say about it."""
     config = task.config
     default = config.environment.network_mode
@@ -139,5 +139,5 @@ def _network(task: Task) -> tuple[str, list[str]]:
             )
     asked = set(modes.values())
     if asked == {"public"}:
-        return "bridge", []
+        return "bridge", [] if engine.bridged else ["public network asked for; this engine gives none"]
     return "none", ["public network asked for in part; ran without"] if "public" in asked else []
