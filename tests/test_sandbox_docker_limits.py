@@ -32,7 +32,8 @@ def _watched(sandbox: Sandbox) -> None:
 
 async def _until_ended(shell: LastingShell, command: str) -> None:
     """Until the sandbox breaks: raises what it says."""
-    await shell.run(command, timeout_s=20)
+    # A command's output takes room until it has ended.
+    await shell.run(command, timeout_s=LONGEST_S)
     before = time.monotonic()
     while time.monotonic() - before < LONGEST_S:
         await shell.run("sleep .2", timeout_s=20)

@@ -88,12 +88,21 @@ async def _watch(engine: Engine, machine: Watched, limit_mb: int) -> None:
         if size is not None and size > limit_mb * _MB:
             await _end(engine, machine, f"the task's files passed {limit_mb} MB")
             return
-        if blind >= BLIND:
+        if blind >= BLIND and await _answers(engine, machine):
             await _end(engine, machine, f"whether the task's files passed {limit_mb} MB cannot be told")
             return
         room_mb = limit_mb - (size or 0) / _MB
         took_s = time.monotonic() - began
         await asyncio.sleep(pause_s(room_mb, took_s) if blind == 0 else SOON_S)
+
+
+async def _answers(engine: Engine, machine: Watched) -> bool:
+    """Whether the engine tells anything of it: an engine that is gone is no agent's doing."""
+    try:
+        await engine.call(lambda api: api.inspect_container(machine.container))
+    except SandboxBroken:
+        return False
+    return True
 
 
 def pause_s(room_mb: float, took_s: float) -> float:
