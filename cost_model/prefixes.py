@@ -1,21 +1,18 @@
 """What one model's prompt cache may hold: every prefix that was sent, who wrote it and who touched it last.
 
 Prompts are kept as a tree of blocks; a node is one prefix. A lane only appends, so a call walks on from where the
-lane's last call ended, and the whole fold is one pass.
+lane's last call ended. What a call does to all prefixes of its prompt is noted once, with its lane, and carried to the
+nodes only where the lane leaves them: the whole fold is one pass, linear in calls, however long a prompt grows.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import takewhile
+from typing import Generic, TypeVar
 
-
-@dataclass(frozen=True, slots=True)
-class PromptBlock:
-    """One block of a prompt: `hash` of its canonical content without cache marks and nonce, `size` in bytes of it."""
-
-    hash: str
-    size: int
+from cost_model.prompt import PromptBlock as PromptBlock
+from cost_model.prompt import shared_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,61 +35,181 @@ class Length:
     estimated: bool
 
 
+T = TypeVar("T")
+Noted = tuple[int, T]
+"""A fact and the number of the call that it comes from: of two, the later holds."""
+
+
 class Prefix:
     """One prefix: `size` bytes of blocks, `depth` blocks.
 
     `total`: the provider's prompt total of a call whose whole prompt it was. `entry`: a whole prompt, so a cache with
-    breakpoints has an entry that ends here. `within`: (tokens, bytes) of the latest whole prompt that it is part of.
+    breakpoints has an entry that ends here. `written`: some call wrote it. `lanes`: how many lanes run through it now;
+    what these did to it last is noted with them, and here is only what was noted when a lane left it.
     """
 
-    __slots__ = ("children", "depth", "entry", "size", "total", "touched_at", "within", "write")
+    __slots__ = ("children", "depth", "entry", "lanes", "size", "total", "touched", "within", "write", "written")
 
     def __init__(self, depth: int, size: int) -> None:
         self.depth = depth
         self.size = size
         self.children: dict[str, Prefix] = {}
-        self.write: Write | None = None
-        self.touched_at: datetime | None = None
+        self.lanes = 0
+        self.written = False
+        self.write: Noted[Write] | None = None
+        self.touched: Noted[datetime] | None = None
+        self.within: Noted[tuple[int, int]] | None = None
         self.total: int | None = None
-        self.within: tuple[int, int] | None = None
         self.entry = False
 
 
-Path = list[Prefix]
-"""The prefixes of one prompt, shortest first: path[n - 1] has n blocks."""
+class _UpTo(Generic[T]):
+    """Facts that each hold for every prefix of a lane up to some depth; a later one covers an earlier one."""
+
+    __slots__ = ("_facts",)
+
+    def __init__(self) -> None:
+        self._facts: list[tuple[int, Noted[T]]] = []
+
+    def note(self, depth: int, fact: Noted[T]) -> None:
+        while self._facts and self._facts[-1][0] <= depth:
+            self._facts.pop()
+        self._facts.append((depth, fact))
+
+    def at(self, depth: int) -> Noted[T] | None:
+        return next((fact for upto, fact in reversed(self._facts) if upto >= depth), None)
+
+    def cut(self, depth: int) -> None:
+        """The lane is left with so many blocks."""
+        latest = self.at(depth) if depth else None
+        self._facts = [(upto, fact) for upto, fact in self._facts if upto < depth]
+        if latest is not None:
+            self._facts.insert(0, (depth, latest))
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The prompt that a lane sent last, and what its calls did to the prefixes of it."""
+
+    prompt: Sequence[PromptBlock] = ()
+    nodes: list[Prefix] = field(default_factory=list)
+    touched: _UpTo[datetime] = field(default_factory=_UpTo)
+    within: _UpTo[tuple[int, int]] = field(default_factory=_UpTo)
+    writes: list[tuple[int, int, Noted[Write]]] = field(default_factory=list)
+    """(first block, end, write), both ascending: what a later call wrote anew is no longer in an earlier one."""
+
+    def write(self, depth: int) -> Noted[Write] | None:
+        place = bisect_left(self.writes, depth, key=lambda written: written[0]) - 1
+        if place < 0 or self.writes[place][1] < depth:
+            return None
+        return self.writes[place][2]
+
+    def wrote(self, first: int, fact: Noted[Write]) -> None:
+        while self.writes and self.writes[-1][0] >= first:
+            self.writes.pop()
+        self.writes.append((first, len(self.nodes), fact))
+
+    def leave(self, depth: int) -> None:
+        """The lane goes another way behind so many blocks: what it did to the others is kept with them."""
+        for node in self.nodes[depth:]:
+            node.lanes -= 1
+            node.touched = _later(node.touched, self.touched.at(node.depth))
+            node.within = _later(node.within, self.within.at(node.depth))
+            node.write = _later(node.write, self.write(node.depth))
+        del self.nodes[depth:]
+        self.touched.cut(depth)
+        self.within.cut(depth)
+        self.writes = [(first, min(end, depth), fact) for first, end, fact in self.writes if first < depth]
+
+
+def _later(one: Noted[T] | None, other: Noted[T] | None) -> Noted[T] | None:
+    if one is None or other is None:
+        return one or other
+    return one if one[0] > other[0] else other
+
+
+class Path:
+    """The prefixes of one prompt, shortest first: `nodes[n - 1]` has n blocks. Good until the lane's next call."""
+
+    __slots__ = ("_prefixes", "lane", "nodes")
+
+    def __init__(self, prefixes: "Prefixes", lane: _Lane) -> None:
+        self._prefixes = prefixes
+        self.lane = lane
+        self.nodes = lane.nodes
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def write(self, depth: int) -> Write | None:
+        """The latest write of the first `depth` blocks."""
+        node = self.nodes[depth - 1]
+        latest = node.write
+        for lane in self._lanes(node):
+            latest = _later(latest, lane.write(depth))
+        return None if latest is None else latest[1]
+
+    def touched_at(self, depth: int) -> datetime | None:
+        """When the first `depth` blocks were last written or read."""
+        node = self.nodes[depth - 1]
+        latest = node.touched
+        for lane in self._lanes(node):
+            latest = _later(latest, lane.touched.at(depth))
+        return None if latest is None else latest[1]
+
+    def within(self, depth: int) -> tuple[int, int] | None:
+        """(tokens, bytes) of the latest whole prompt that begins with the first `depth` blocks."""
+        node = self.nodes[depth - 1]
+        latest = node.within
+        for lane in self._lanes(node):
+            latest = _later(latest, lane.within.at(depth))
+        return None if latest is None else latest[1]
+
+    def _lanes(self, node: Prefix) -> Iterator[_Lane]:
+        return iter((self.lane,)) if node.lanes == 1 else self._prefixes.through(node)
+
+    def next_number(self) -> int:
+        self._prefixes.calls += 1
+        return self._prefixes.calls
 
 
 class Prefixes:
-    """The prefixes sent to one model within one cache scope."""
+    """The prefixes sent to one model within one cache scope. `calls` counts those that touched any."""
 
     def __init__(self) -> None:
         self._root = Prefix(0, 0)
-        self._latest: dict[str, tuple[list[str], Path]] = {}
+        self._lanes: dict[str, _Lane] = {}
+        self.calls = 0
 
     def path(self, lane: str, prompt: Sequence[PromptBlock]) -> Path:
         """The prefixes of a prompt. `lane` only says where to look first."""
-        hashes = [block.hash for block in prompt]
-        known_hashes, known = self._latest.get(lane, ([], []))
-        shared = len(known)
-        if hashes[:shared] != known_hashes:
-            pairs = zip(hashes, known_hashes, strict=False)
-            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        path = known[:shared]
-        node = path[-1] if path else self._root
-        for block in prompt[shared:]:
+        known = self._lanes.setdefault(lane, _Lane())
+        shared = shared_blocks(known.prompt, prompt)
+        if shared < len(known.nodes):
+            known.leave(shared)
+        node = known.nodes[-1] if known.nodes else self._root
+        for place in range(shared, len(prompt)):
+            block = prompt[place]
             child = node.children.get(block.hash)
             if child is None:
                 child = node.children[block.hash] = Prefix(node.depth + 1, node.size + block.size)
-            path.append(child)
+            child.lanes += 1
+            known.nodes.append(child)
             node = child
-        self._latest[lane] = hashes, path
-        return path
+        known.prompt = prompt
+        return Path(self, known)
+
+    def through(self, node: Prefix) -> Iterator[_Lane]:
+        """The lanes whose last prompt begins with this prefix."""
+        for lane in self._lanes.values():
+            if len(lane.nodes) >= node.depth and lane.nodes[node.depth - 1] is node:
+                yield lane
 
 
 def written_depth(path: Path) -> int:
     """How many blocks of a prompt some earlier call had written."""
     depth = len(path)
-    while depth and path[depth - 1].write is None:
+    while depth and not path.nodes[depth - 1].written:
         depth -= 1
     return depth
 
@@ -102,7 +219,7 @@ def entry_depth(path: Path, depth: int) -> int:
 
     The first block is the head, tools and system text, which carries a breakpoint of its own.
     """
-    while depth > 1 and not path[depth - 1].entry:
+    while depth > 1 and not path.nodes[depth - 1].entry:
         depth -= 1
     return depth
 
@@ -117,19 +234,20 @@ def length(path: Path, depth: int, total: int) -> Length:
         return Length(0, estimated=False)
     if depth == len(path):
         return Length(total, estimated=False)
-    node = path[depth - 1]
+    node = path.nodes[depth - 1]
     if node.total is not None:
         return Length(min(node.total, total), estimated=False)
     below = whole_before(path, depth)
     tokens_below, bytes_below = (below.total or 0, below.size) if below else (0, 0)
-    tokens_above, bytes_above = node.within or (total, path[-1].size)
+    tokens_above, bytes_above = path.within(depth) or (total, path.nodes[-1].size)
     shares = apportion(max(tokens_above - tokens_below, 0), (node.size - bytes_below, bytes_above - node.size))
     return Length(min(tokens_below + shares[0], total), estimated=True)
 
 
 def whole_before(path: Path, depth: int) -> Prefix | None:
     """The longest prefix of fewer than `depth` blocks whose tokens are known exactly."""
-    return next((node for node in reversed(path[: depth - 1]) if node.total is not None), None)
+    places = range(depth - 2, -1, -1)
+    return next((node for node in map(path.nodes.__getitem__, places) if node.total is not None), None)
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
@@ -159,19 +277,20 @@ def touch(path: Path, at: datetime, *, kept: int, write: Write | None, total: in
 
     `write` None: it may have read, but nothing shows that it wrote. `total`: its prompt tokens, None when not known.
     """
+    lane, nodes, number = path.lane, path.nodes, path.next_number()
     if write is None:
-        for node in path[: written_depth(path)]:
-            node.touched_at = at
+        lane.touched.note(written_depth(path), (number, at))
         return
-    for node in path:
-        node.touched_at = at
-    for node in path[kept:]:
-        node.write = write
-    if not path:
+    if not nodes:
         return
-    path[-1].entry = True
+    lane.touched.note(len(nodes), (number, at))
+    if kept < len(nodes):
+        lane.wrote(kept, (number, write))
+    for place in range(len(nodes) - 1, -1, -1):
+        if nodes[place].written:
+            break
+        nodes[place].written = True
+    nodes[-1].entry = True
     if total is not None:
-        path[-1].total = total
-        within = (total, path[-1].size)
-        for node in path:
-            node.within = within
+        nodes[-1].total = total
+        lane.within.note(len(nodes), (number, (total, nodes[-1].size)))

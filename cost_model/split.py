@@ -31,7 +31,7 @@ from cost_model.causes import (
     Cause,
 )
 from cost_model.ledger import Stretch
-from cost_model.prefixes import Length, Path, Prefix, entry_depth, length, read_depth, whole_before, written_depth
+from cost_model.prefixes import Length, Path, entry_depth, length, read_depth, whole_before, written_depth
 from cost_model.tokens import Tokens
 
 
@@ -65,7 +65,7 @@ def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[
     if read < sent_before.tokens:
         # The last token of a prompt is always computed: who sends the same prompt again cannot read all of it.
         readable = min(sent_before.tokens, total - 1) if call.policy.matching == "prefix" else sent_before.tokens
-        cause = _why_missed(call, path[depth - 1], readable - read, sent_before.tokens)
+        cause = _why_missed(call, path, depth, readable - read, sent_before.tokens)
         stretches.append(Stretch(cause, sent_before.tokens, sent_before.estimated))
         if cause in (RACE, UNCACHEABLE):
             # What the earlier call wrote stands: in a race it comes first, and a rest below a step was not rewritten.
@@ -86,14 +86,14 @@ def _settle_length(path: Path, depth: int, read: int, measured: Length) -> Lengt
     return Length(read, estimated=True) if surely < read < measured.tokens else measured
 
 
-def _why_missed(call: CallFact, prefix: Prefix, missed: int, sent_before: int) -> Cause:
+def _why_missed(call: CallFact, path: Path, depth: int, missed: int, sent_before: int) -> Cause:
     """Why the provider did not read the last `missed` tokens of a prefix that an earlier call had sent."""
     if sent_before < call.policy.minimum_tokens:
         return BELOW_MINIMUM
-    write = prefix.write
-    if write is None or prefix.touched_at is None:
+    write, touched_at = path.write(depth), path.touched_at(depth)
+    if write is None or touched_at is None:
         raise ValueError("a prefix that no call wrote cannot have been sent before")
-    clock_start = prefix.touched_at if call.policy.sliding else write.at
+    clock_start = touched_at if call.policy.sliding else write.at
     if write.lifetime is not None and call.requested_at - clock_start > write.lifetime:
         return EXPIRY_REBUILD
     if write.readable_at is not None and write.readable_at > call.requested_at:
