@@ -1,7 +1,8 @@
 """The fold: all calls that share one cache, in the order in which they were requested, each explained by the earlier.
 
 It is pure and repeatable: the same calls in any order give the same result, so it can be rerun from raw rows at any
-time. It knows how a cache behaves only from the `CachePolicy` of each call.
+time. It knows how a cache behaves only from the `CachePolicy` of each call. A call with blocks (`prompt`) is explained
+by what was sent before, one without by its lane's counts and times.
 """
 
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ def _explain_call(call: CallFact, lane: LaneState, model: _Model) -> ExplainedCa
     path = model.prefixes.path(call.lane, call.prompt)
     if call.tokens is None:
         explained = _explain_unknown(call, idle_s, lane)
-        _touch_unknown(call, path, model)
+        _touch_unknown(call, path, lane, model)
     else:
         explained = _explain_known(call, call.tokens, idle_s, lane, model, path)
     lane.last_request = call.requested_at
@@ -98,6 +99,8 @@ def _explain_known(
     stretches, kept = split(call, tokens, lane, path)
     foreign = tokens.cache_read if _foreign(call, tokens.cache_read, model, path) else 0
     touch(path, call.requested_at, kept=kept, write=_write(call), total=tokens.prompt)
+    if not call.prompt:
+        lane.stored.take(call, tokens)
     bill = charges(call.key, call.model, call.card, tokens, stretches)
     finished = call.outcome == "refused" or (call.outcome == "complete" and not call.output_untold)
     if not finished:
@@ -116,6 +119,8 @@ def _foreign(call: CallFact, read: int, model: _Model, path: Path) -> bool:
     """
     if model.untold or read < call.policy.minimum_tokens:
         return False
+    if not call.prompt:
+        return not model.used
     return not model.used or (call.policy.matching == "breakpoints" and written_depth(path) == 0)
 
 
@@ -125,7 +130,7 @@ def _write(call: CallFact) -> Write | None:
     return Write(call.requested_at, call.first_token_at, call.policy.lifetime(call.lifetime))
 
 
-def _touch_unknown(call: CallFact, path: Path, model: _Model) -> None:
+def _touch_unknown(call: CallFact, path: Path, lane: LaneState, model: _Model) -> None:
     """A call that nobody knows the usage of may have read, and so refreshed, what was there; and may have written.
 
     It counts as a writer once it had begun to answer: else a retry after a lost request, which finds nothing, would
@@ -133,6 +138,7 @@ def _touch_unknown(call: CallFact, path: Path, model: _Model) -> None:
     """
     model.untold = True
     touch(path, call.requested_at, kept=written_depth(path), write=_write(call), total=None)
+    lane.stored.touched_at = call.requested_at
 
 
 def _explain_unknown(call: CallFact, idle_s: float | None, lane: LaneState) -> ExplainedCall:

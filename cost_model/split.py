@@ -11,9 +11,11 @@ to the last breakpoint, where a cache reads at breakpoints only). L is how long 
 between R and D is, the first that holds: below_minimum (D is too short to be cached), expiry_rebuild (nobody touched D
 for longer than its lifetime), race (the call that wrote D had not begun to answer), uncacheable (less than one step of
 the cache), else eviction. A prompt too short for the cache is below_minimum behind R; without a cache, uncacheable.
+
+A call whose blocks nobody kept is split by its counts: see `cost_model.stored`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
@@ -32,6 +34,7 @@ from cost_model.causes import (
 )
 from cost_model.ledger import Stretch
 from cost_model.prefixes import Length, Path, entry_depth, length, read_depth, whole_before, written_depth
+from cost_model.stored import Stored
 from cost_model.tokens import Tokens
 
 
@@ -41,6 +44,7 @@ class LaneState:
 
     `last_request`: the start of the last one that was not refused. The prompt's tokens (None: not known) and request
     bytes are those of the last call that was served, `tokens_per_byte` those of the last whose usage is known.
+    `stored` is kept for calls without blocks.
     """
 
     last_request: datetime | None = None
@@ -48,6 +52,7 @@ class LaneState:
     prompt_tokens: int | None = None
     prompt_bytes: int = 0
     tokens_per_byte: Decimal | None = None
+    stored: Stored = field(default_factory=Stored)
 
 
 def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[list[Stretch], int]:
@@ -57,6 +62,8 @@ def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[
     if call.policy.matching == "none" or total < call.policy.minimum_tokens:
         rest = UNCACHEABLE if call.policy.matching == "none" else BELOW_MINIMUM
         return [*stretches, Stretch(rest, total)], 0
+    if not call.prompt:
+        return lane.stored.split(call, tokens, _lane_length(call, lane, total) if lane.served else None), 0
 
     written = written_depth(path)
     depth = entry_depth(path, written) if call.policy.matching == "breakpoints" else written
@@ -107,4 +114,6 @@ def _lane_length(call: CallFact, lane: LaneState, total: int) -> Length:
     """How long the lane's last prompt was, in tokens; by this call's tokens a byte where its usage never came."""
     if not lane.served or lane.prompt_tokens is not None:
         return Length(lane.prompt_tokens or 0, estimated=False)
+    if not call.prompt_bytes:
+        return Length(lane.stored.prompt_tokens, estimated=True)
     return Length(lane.prompt_bytes * total // max(call.prompt_bytes, 1), estimated=True)
