@@ -4,7 +4,8 @@ CostError
 ├── UsageError      a provider's usage object contradicts itself; the raw object is kept in `raw`
 │   └── OutputUntold    its prompt is known and its output is not; `told` holds what is
 ├── PriceMissing    no price is known for a model: an error before the run, never $0
-└── PriceFileError  a price file that a person wrote is wrong; the message names file, field and mend
+├── PriceFileError  a price file that a person wrote is wrong; the message names file, field and mend
+└── ChangeImpossible  stored calls cannot be replayed so; the message says what could be asked instead
 """
 
 from collections.abc import Mapping
@@ -36,3 +37,7 @@ class PriceMissing(CostError):
 
 class PriceFileError(CostError):
     """A price file does not say what it must; the message names file, field and how to mend it."""
+
+
+class ChangeImpossible(CostError):
+    """Stored calls cannot be replayed under this change."""

@@ -1,0 +1,119 @@
+"""What a replay changes, by role and for the whole chain, and the facts of calls under it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fractions import Fraction
+
+from cost_model.call_fact import CallFact
+from cost_model.errors import ChangeImpossible
+from cost_model.policies import POLICIES
+from cost_model.policy import CachePolicy
+from cost_model.price_card import PriceCard
+from cost_model.what_if.keep_alive import KeepAlive, with_pings
+from cost_model.what_if.rounds import fewer_rounds
+from cost_model.what_if.speed import at_other_speeds
+from cost_model.what_if.stored_call import StoredCall, in_order
+from cost_model.what_if.truncation import Truncation, without_blocks
+
+NO_CACHE = "none"
+"""The lifetime of a role that asks for no cache at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """A model whose prices and cache a role's calls get. Their tokens stay as the measured model counted them."""
+
+    name: str
+    policy: CachePolicy
+    card: Callable[[datetime], PriceCard]
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """What would be different about one role; as built here, nothing.
+
+    `lifetime`: a name of its policy's lifetimes, or NO_CACHE; None as it was. `times_faster` scales all of the time in
+    which it holds the floor: 2 halves it.
+    """
+
+    lifetime: str | None = None
+    keep_alive: KeepAlive | None = None
+    times_faster: Fraction = Fraction(1)
+    model: OtherModel | None = None
+    truncation: Truncation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`fewer_rounds`: so many of the last hand-overs did not happen. `card`: other prices for a call, None its own."""
+
+    roles: Mapping[str, RoleChange] = field(default_factory=dict)
+    fewer_rounds: int = 0
+    card: Callable[[CallFact], PriceCard] | None = None
+
+    @property
+    def truncating(self) -> Mapping[str, Truncation]:
+        return {role: change.truncation for role, change in self.roles.items() if change.truncation is not None}
+
+
+def changed(calls: Sequence[StoredCall], change: Change) -> list[StoredCall]:
+    """The calls of one scope as they would be made: when, by whom, under which cache and prices. Their tokens are still
+    the measured ones. Raises ChangeImpossible, PriceMissing."""
+    if change.fewer_rounds < 0 or any(role.times_faster <= 0 for role in change.roles.values()):
+        raise ChangeImpossible("hand-overs cannot become more, and no role can be infinitely slow")
+    left = fewer_rounds(calls, change.fewer_rounds) if change.fewer_rounds else list(calls)
+    left = at_other_speeds(left, {role: one.times_faster for role, one in change.roles.items()})
+    left = [replace(call, fact=_on_terms(call, change)) for call in left]
+    left = without_blocks(left, change.truncating)
+    pinging = {role: one.keep_alive for role, one in change.roles.items() if one.keep_alive is not None}
+    for call in left:
+        if call.role in pinging:
+            _check_interval(call, pinging[call.role])
+    return with_pings(left, pinging) if pinging else in_order(left)
+
+
+def _on_terms(call: StoredCall, change: Change) -> CallFact:
+    fact, role = call.fact, change.roles.get(call.role, RoleChange())
+    if role.model is not None:
+        fact = replace(
+            fact,
+            model=role.model.name,
+            policy=role.model.policy,
+            lifetime=None,
+            card=role.model.card(fact.requested_at),
+            billed_usd=None,
+        )
+    if change.card is not None:
+        fact = replace(fact, card=change.card(fact))
+    if role.lifetime is None or role.lifetime == (fact.lifetime or fact.policy.default_lifetime):
+        return fact
+    if role.lifetime == NO_CACHE:
+        if not fact.policy.write_class:
+            raise ChangeImpossible(
+                f"{call.role}: the cache of {fact.model} ({fact.policy.name}) costs nothing to write and is not asked "
+                "for, so it cannot be left out; choose another role, or a model whose writes are charged"
+            )
+        return replace(fact, policy=POLICIES["none"], lifetime=None)
+    if role.lifetime not in fact.policy.lifetimes:
+        known = ", ".join([*fact.policy.lifetimes, *([NO_CACHE] if fact.policy.write_class else [])])
+        raise ChangeImpossible(
+            f"{call.role}: the cache of {fact.model} ({fact.policy.name}) knows no lifetime {role.lifetime!r}; "
+            + (f"it knows {known}" if known else "none is stated for it")
+        )
+    return replace(fact, lifetime=role.lifetime)
+
+
+def _check_interval(call: StoredCall, plan: KeepAlive) -> None:
+    policy = call.fact.policy
+    lifetime = None if policy.matching == "none" else policy.lifetime(call.fact.lifetime)
+    if lifetime is None:
+        raise ChangeImpossible(
+            f"{call.role}: no lifetime is stated for the cache of {call.fact.model} ({policy.name}), so there is "
+            "nothing that pings could keep alive; choose another role"
+        )
+    if plan.interval > lifetime:
+        raise ChangeImpossible(
+            f"{call.role}: pings every {plan.interval.total_seconds():g} s come too late for entries that live "
+            f"{lifetime.total_seconds():g} s; choose an interval below that"
+        )
