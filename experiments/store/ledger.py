@@ -78,19 +78,23 @@ def explain_calls(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -
 
     Times are ISO-8601 text or aware date-times. A call in flight (outcome null) is left out: nothing is known of it.
     """
+    by_key = {row["key"]: row for row in calls}
+    charges: list[Row] = []
+    for explained in explain(call_facts(calls, messages, facts)):
+        by_key[explained.key] |= _computed(explained)
+        charges += [_charge(charge) for charge in explained.charges]
+    return charges
+
+
+def call_facts(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -> list[CallFact]:
+    """The facts of all calls of one cache scope that have ended; clears the COMPUTED columns of all of them."""
     sizes: dict[tuple[object, object], dict[int, PromptBlock]] = {}
     for row in messages:
         block = PromptBlock(str(row["hash"]), _int(row["size"]))
         sizes.setdefault((row["lane"], row["version"]), {}).setdefault(_int(row["idx"]), block)
-    by_key = {row["key"]: row for row in calls}
     for row in calls:
         row |= dict.fromkeys(COMPUTED)
-    known = [_fact(row, sizes, facts) for row in calls if row["outcome"] is not None]
-    charges: list[Row] = []
-    for explained in explain(known):
-        by_key[explained.key] |= _computed(explained)
-        charges += [_charge(charge) for charge in explained.charges]
-    return charges
+    return [_fact(row, sizes, facts) for row in calls if row["outcome"] is not None]
 
 
 def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlock]], facts: Facts) -> CallFact:
