@@ -80,8 +80,8 @@ def longest_wait_worth(at: Rates, policy: CachePolicy, context: int, output_toke
 
 
 def rebuilt_share_for_longer(short: Rates, long: Rates) -> Decimal | None:
-    """(w' - w) / (w' - r): the longer lifetime (w') is cheaper when the rebuilds that it would have spared are more than
-    this share of all tokens written. None: it never costs less.
+    """(w' - w) / (w' - r): the longer lifetime (w') is cheaper when the rebuilds that it would have spared are more
+    than this share of all tokens written. None: it never costs less.
     """
     if long.write <= short.read:
         return None

@@ -48,21 +48,44 @@ class Replay:
     known: int
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The calls of one scope as they were, ready to be replayed under many changes. `expected`: by key, what each call
+    of a known usage should have read by its cache's policy."""
+
+    told: tuple[Told, ...]
+    expected: Mapping[str, int]
+
+
+def measure(calls: Sequence[StoredCall]) -> Measured:
+    """Raises ValueError when a key comes twice."""
+    ordered = in_order(calls)
+    return Measured(_told(ordered), _expected(call.fact for call in ordered))
+
+
 def replay(calls: Sequence[StoredCall], change: Change) -> Replay:
     """Replays ONE cache scope. With a change that changes nothing the predicted calls are the measured ones.
 
     Raises ChangeImpossible for what cannot be asked of these calls, PriceMissing for token classes that only occur now
     and have no price, ValueError when a key comes twice.
     """
-    measured = in_order(calls)
-    by_key = {call.fact.key: call.fact for call in without_blocks(measured, change.truncating)}
-    expected = _expected(by_key.values())
-    predicted = _predicted(changed(measured, change), by_key, expected, change)
-    known = [fact for fact in by_key.values() if fact.tokens is not None]
+    return replay_measured(measure(calls), change)
+
+
+def replay_measured(measured: Measured, change: Change) -> Replay:
+    """As `replay`."""
+    calls = [told.call for told in measured.told]
+    expected = measured.expected
+    if change.truncating:
+        calls = without_blocks(calls, change.truncating)
+        expected = _expected(call.fact for call in calls)
+    by_key = {call.fact.key: call.fact for call in calls}
+    predicted = _predicted(changed(calls, change), by_key, expected, change)
+    known = [told.call.fact for told in measured.told if told.call.fact.tokens is not None]
     return Replay(
-        measured=_told(measured),
+        measured=measured.told,
         predicted=_told(predicted),
-        as_expected=sum(1 for fact in known if _as_expected(fact, expected[fact.key])),
+        as_expected=sum(1 for fact in known if _as_expected(fact, measured.expected[fact.key])),
         known=len(known),
     )
 

@@ -16,6 +16,7 @@ from experiments.cli.show import show
 from experiments.cli.simulate import simulate
 from experiments.cli.tasks import tasks
 from experiments.cli.topologies import topologies
+from experiments.cli.whatif import whatif
 
 app = typer.Typer(
     name="fullchain",
@@ -29,6 +30,7 @@ app.command()(compare)
 app.command()(query)
 app.command()(show)
 app.command()(simulate)
+app.command()(whatif)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")
 app.add_typer(models, name="models")
@@ -87,10 +89,10 @@ def _refuse(message: str, *, code: int = 2) -> NoReturn:
 def _users(error: Exception) -> bool:
     from agents.errors import RegistryError
     from agents.simulated.errors import SimulatorError
-    from cost_model.errors import PriceFileError, PriceMissing
+    from cost_model.errors import ChangeImpossible, PriceFileError, PriceMissing
     from experiments.errors import ExperimentError
     from harbor_tasks.errors import SandboxMissing, TaskError
     from topologies.errors import TopologyError
 
     of_a_user = (ExperimentError, TaskError, TopologyError, SandboxMissing, RegistryError, SimulatorError)
-    return isinstance(error, (*of_a_user, PriceMissing, PriceFileError))
+    return isinstance(error, (*of_a_user, PriceMissing, PriceFileError, ChangeImpossible))

@@ -1,0 +1,192 @@
+"""From the options of `fullchain whatif` to the change that is replayed, and what is said about it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.errors import QueryError
+
+if TYPE_CHECKING:
+    from cost_model.call_fact import CallFact
+    from cost_model.price_card import PriceCard
+    from cost_model.what_if.change import Change, OtherModel, RoleChange
+    from cost_model.what_if.keep_alive import KeepAlive
+    from cost_model.what_if.truncation import Truncation
+    from experiments.store.ledger import Facts
+
+FACTOR = re.compile(r"\d{1,6}(\.\d{1,6})?|\d{1,6}/\d{1,6}")
+MOMENT = "a date such as 2026-12-01, or a date-time such as 2026-12-01T08:00:00Z"
+
+
+@dataclass(frozen=True, slots=True)
+class Levers:
+    """The options as they were written."""
+
+    role: str | None = None
+    ttl: str | None = None
+    keep_alive: float | None = None
+    pings: int | None = None
+    ping_output: int = 0
+    faster: str | None = None
+    model: str | None = None
+    truncate: str | None = None
+    fewer_handovers: int = 0
+    at: str | None = None
+    models: tuple[Path, ...] = ()
+    prices: tuple[Path, ...] = ()
+
+    @property
+    def of_a_role(self) -> bool:
+        return any(each is not None for each in (self.ttl, self.keep_alive, self.faster, self.model, self.truncate))
+
+    @property
+    def none(self) -> bool:
+        return not (self.of_a_role or self.fewer_handovers or self.at or self.prices)
+
+
+def change_of(levers: Levers, facts: "Facts") -> "Change":
+    """Raises QueryError for an option that is not what it must be, RegistryError, PriceFileError."""
+    from cost_model.what_if.change import Change
+
+    if levers.of_a_role and levers.role is None:
+        raise QueryError("--ttl, --keep-alive, --faster, --model and --truncate change one role: name it with --role")
+    if levers.pings is not None and levers.keep_alive is None:
+        raise QueryError("--pings bounds the pings of --keep-alive SECONDS: give that too")
+    if levers.role is not None and not levers.of_a_role:
+        raise QueryError(
+            f"nothing is changed about {levers.role!r}: add --ttl, --keep-alive, --faster, --model or --truncate"
+        )
+    roles = {} if levers.role is None else {levers.role: _role(levers, facts)}
+    return Change(roles, levers.fewer_handovers, _cards(levers, facts) if levers.at or levers.prices else None)
+
+
+def _role(levers: Levers, facts: "Facts") -> "RoleChange":
+    from cost_model.what_if.change import RoleChange
+
+    return RoleChange(
+        lifetime=levers.ttl,
+        keep_alive=None if levers.keep_alive is None else _pings(levers.keep_alive, levers),
+        times_faster=Fraction(1) if levers.faster is None else _factor(levers.faster),
+        model=None if levers.model is None else _model(levers.model, levers, facts),
+        truncation=None if levers.truncate is None else _truncation(levers.truncate),
+    )
+
+
+def _pings(interval_s: float, levers: Levers) -> "KeepAlive":
+    from cost_model.what_if.keep_alive import KeepAlive
+
+    return KeepAlive(timedelta(seconds=interval_s), levers.pings, levers.ping_output)
+
+
+def _factor(text: str) -> Fraction:
+    try:
+        factor = Fraction(text) if FACTOR.fullmatch(text) else Fraction(0)
+    except ZeroDivisionError:
+        factor = Fraction(0)
+    if factor <= 0:
+        raise QueryError(f"--faster {text}: expected a number above 0: 2 for twice as fast, 1/2 for half as fast")
+    return factor
+
+
+def _truncation(text: str) -> "Truncation":
+    from cost_model.what_if.truncation import Truncation
+
+    parts = text.split(":")
+    try:
+        if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts) or len(parts) > 3:
+            raise ValueError("expected ABOVE:KEEP or ABOVE:KEEP:HEAD in tokens, such as 100000:40000:8000")
+        if len(parts) < 2:
+            raise ValueError("expected both ABOVE and KEEP in tokens, such as 100000:40000")
+        above, keep, *head = map(int, parts)
+        return Truncation(above, keep, *head)
+    except ValueError as error:
+        raise QueryError(f"--truncate {text}: {error}") from None
+
+
+def _model(name: str, levers: Levers, facts: "Facts") -> "OtherModel":
+    from agents.registry import find_model, load_models
+    from cost_model.policies import POLICIES
+    from cost_model.price_card import SELF_HOSTED
+    from cost_model.prices import PriceBook
+    from cost_model.what_if.change import OtherModel
+
+    entry, book = find_model(load_models(levers.models), name), PriceBook(levers.prices)
+    fixed = _moment(levers.at) if levers.at else facts.prices_at
+    ref = entry.price
+    if ref is None:
+        return OtherModel(name, POLICIES[entry.cache], lambda _: SELF_HOSTED)
+    return OtherModel(name, POLICIES[entry.cache], lambda at: book.card(ref, fixed or at))
+
+
+def _cards(levers: Levers, facts: "Facts") -> "Callable[[CallFact], PriceCard]":
+    from cost_model.prices import PriceBook
+
+    book = PriceBook(levers.prices)
+    fixed = _moment(levers.at) if levers.at else facts.prices_at
+
+    def card(call: "CallFact") -> "PriceCard":
+        known = facts.models.get(call.model)
+        # A role on another model has that one's card already, of the same book and moment.
+        if known is None or known.price is None or call.model == levers.model:
+            return call.card
+        return book.card(known.price, fixed or call.requested_at)
+
+    return card
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise QueryError(f"--at {text}: expected {MOMENT}") from None
+    if not 2000 <= moment.year <= 2100:
+        raise QueryError(f"--at {text}: expected a year from 2000 to 2100")
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def described(levers: Levers) -> list[str]:
+    """What is changed, a phrase each."""
+    role = levers.role
+    told = []
+    if levers.ttl is not None:
+        told.append(f"{role} caches nothing" if levers.ttl == "none" else f"{role} asks for a lifetime of {levers.ttl}")
+    if levers.keep_alive is not None:
+        most = "as many as a wait takes" if levers.pings is None else f"at most {levers.pings} a wait"
+        told.append(f"{role} is kept alive by a ping every {levers.keep_alive:g} s ({most})")
+    if levers.faster is not None:
+        told.append(f"{role} is {levers.faster} times as fast")
+    if levers.model is not None:
+        told.append(f"{role} has the prices and the cache of {levers.model}")
+    if levers.truncate is not None:
+        told.append(f"{role} is truncated ({levers.truncate} tokens)")
+    if levers.fewer_handovers:
+        told.append(f"the last {_times(levers.fewer_handovers)} did not happen")
+    if levers.prices:
+        told.append(f"prices of {', '.join(str(path) for path in levers.prices)}")
+    if levers.at is not None:
+        told.append(f"prices of {levers.at}")
+    return told
+
+
+def unknowns(levers: Levers) -> Sequence[str]:
+    """What no replay can know, where it matters to what was asked."""
+    told = ["how the lanes grow, what is written and which commands run are taken as measured"]
+    if levers.model is not None:
+        told.append("another model counts, writes and works differently: only its prices and its cache are exchanged")
+    if levers.fewer_handovers:
+        told.append("whether the work would have passed without them is not known; a trial keeps its first hand-over")
+    if levers.truncate is not None:
+        told.append("what the model would have done without what it forgot is not known")
+    if levers.faster is not None:
+        told.append(f"all of the time in which {levers.role} holds the floor is scaled, its commands too")
+    if levers.keep_alive is not None:
+        told.append("pings go on until the lane's next call, or the end of the trial")
+    return told
+
+
+def _times(count: int) -> str:
+    return "hand-over" if count == 1 else f"{count} hand-overs"

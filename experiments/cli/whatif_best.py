@@ -1,0 +1,50 @@
+"""fullchain whatif --best: the cheapest cache for each role, arm by arm."""
+
+from typing import TYPE_CHECKING
+
+from experiments.cli.whatif import saved, stamp, words
+from experiments.errors import QueryError
+
+if TYPE_CHECKING:
+    from experiments.store.replay_calls import StoredArm
+
+SHOWN = 4
+"""Options a role, the cheapest first; what it was is always among them."""
+
+
+def print_best(experiment: str, arms: "list[StoredArm]") -> None:
+    """Raises QueryError when there is no call."""
+    from experiments.cli.terminal import one_line, say
+
+    called = [arm for arm in arms if arm.roles]
+    if not called:
+        raise QueryError(f"experiment {experiment!r} has no calls yet; run it first")
+    say(stamp(experiment, called))
+    say("what if: each role had another cache lifetime, none, or pings; one role at a time, then all cheapest together")
+    for arm in called:
+        _say_arm(arm)
+    say(one_line("not known: how the lanes grow, what is written and which commands run are taken as measured"))
+
+
+def _say_arm(arm: "StoredArm") -> None:
+    from cost_model.what_if.change import RoleChange
+    from cost_model.what_if.replay import replay, total
+    from cost_model.what_if.search import best
+    from experiments.cli.terminal import one_line, say, say_table, table
+
+    found = best(arm.scopes)
+    made = table(("role", "left"), ("cache", "left"), ("arm's total $", "right"), ("difference $", "right"))
+    for role, tried in found.options.items():
+        as_it_was = next(option for option in tried if option.change == RoleChange())
+        shown = tried[:SHOWN] if as_it_was in tried[:SHOWN] else (*tried[: SHOWN - 1], as_it_was)
+        for option in shown:
+            amount = "no price" if option.usd is None else f"{option.usd:.4f}"
+            change = "" if option.usd in (None, found.measured) else saved(found.measured, option.usd or found.measured)
+            made.add_row(one_line(role), words(option.change), amount, change)
+    together = sum(total(replay(scope, found.together).predicted).low for scope in arm.scopes)
+    made.add_row("all", "the cheapest of each", f"{together:.4f}", saved(found.measured, found.measured * 0 + together))
+    say()
+    say(one_line(f"arm {arm.name}{' [simulated]' if arm.simulated else ''}: measured ${found.measured:.4f}"))
+    say_table(made)
+    for role, tried in found.options.items():
+        say(one_line(f"{arm.name}: cheapest for {role}: {words(tried[0].change)}"))
