@@ -22,6 +22,7 @@ from cost_model.what_if.change import Change, OtherModel, RoleChange
 from cost_model.what_if.keep_alive import KeepAlive
 from cost_model.what_if.replay import Replay, by_role_and_class, replay, total
 from cost_model.what_if.rounds import with_rounds
+from cost_model.what_if.search import best
 from cost_model.what_if.stored_call import StoredCall
 from cost_model.what_if.truncation import Truncation
 from tests.cost_calls import ANTHROPIC, DEEPSEEK, OPENAI, OPUS, call, causes, wrote
@@ -175,6 +176,27 @@ def test_a_class_of_writes_that_only_occurs_now_needs_a_price() -> None:
     calls = stored(*(replace(one.fact, card=lacking) for one in EXPIRED))
     with pytest.raises(PriceMissing, match="cache_write_1h"):
         replay(calls, planner(lifetime="1h"))
+
+
+def test_the_search_names_the_cheapest_cache_of_each_role_and_all_of_them_together() -> None:
+    found = best([WAITING, WAITING])
+    assert list(found.options) == ["planner", "worker"]
+    cheapest, *others = found.options["planner"]
+    assert cheapest.change == RoleChange(lifetime="5m", keep_alive=KeepAlive(timedelta(seconds=280), most=1))
+    assert all(other.usd is not None and other.usd >= (cheapest.usd or 0) for other in others)
+    assert {other.change.lifetime for other in others} == {None, "5m", "1h", "none"}
+    assert [option.change for option in found.options["worker"]] == [RoleChange()]
+    together = 2 * usd(replay(WAITING, found.together))
+    assert together == cheapest.usd
+    assert found.measured == 2 * total(replay(WAITING, Change()).measured).low
+    with pytest.raises(ValueError, match="no calls"):
+        best([])
+
+
+def test_an_option_whose_writes_have_no_price_is_listed_without_one() -> None:
+    lacking = PriceCard("m", "list", None, None, {k: v for k, v in OPUS.usd_per_mtok.items() if k != "cache_write_1h"})
+    found = best([stored(*(replace(one.fact, card=lacking) for one in EXPIRED))])
+    assert {one.change.lifetime for one in found.options["planner"] if one.usd is None} == {"1h"}
 
 
 def any_scope(chance: random.Random) -> list[StoredCall]:

@@ -7,6 +7,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
+from experiments.cli.breakeven import breakeven
 from experiments.cli.compare import compare
 from experiments.cli.models import models
 from experiments.cli.query import query
@@ -31,6 +32,7 @@ app.command()(query)
 app.command()(show)
 app.command()(simulate)
 app.command()(whatif)
+app.command()(breakeven)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")
 app.add_typer(models, name="models")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from experiments.store.ledger import Facts
 
 FACTOR = re.compile(r"\d{1,6}(\.\d{1,6})?|\d{1,6}/\d{1,6}")
+LONGEST_INTERVAL_S = 86_400
 MOMENT = "a date such as 2026-12-01, or a date-time such as 2026-12-01T08:00:00Z"
 
 
@@ -79,6 +80,8 @@ def _role(levers: Levers, facts: "Facts") -> "RoleChange":
 def _pings(interval_s: float, levers: Levers) -> "KeepAlive":
     from cost_model.what_if.keep_alive import KeepAlive
 
+    if not 1 <= interval_s <= LONGEST_INTERVAL_S:
+        raise QueryError(f"--keep-alive {interval_s:g}: expected seconds from 1 to {LONGEST_INTERVAL_S:,}")
     return KeepAlive(timedelta(seconds=interval_s), levers.pings, levers.ping_output)
 
 
@@ -115,7 +118,7 @@ def _model(name: str, levers: Levers, facts: "Facts") -> "OtherModel":
     from cost_model.what_if.change import OtherModel
 
     entry, book = find_model(load_models(levers.models), name), PriceBook(levers.prices)
-    fixed = _moment(levers.at) if levers.at else facts.prices_at
+    fixed = moment(levers.at) if levers.at else facts.prices_at
     ref = entry.price
     if ref is None:
         return OtherModel(name, POLICIES[entry.cache], lambda _: SELF_HOSTED)
@@ -126,7 +129,7 @@ def _cards(levers: Levers, facts: "Facts") -> "Callable[[CallFact], PriceCard]":
     from cost_model.prices import PriceBook
 
     book = PriceBook(levers.prices)
-    fixed = _moment(levers.at) if levers.at else facts.prices_at
+    fixed = moment(levers.at) if levers.at else facts.prices_at
 
     def card(call: "CallFact") -> "PriceCard":
         known = facts.models.get(call.model)
@@ -138,14 +141,15 @@ def _cards(levers: Levers, facts: "Facts") -> "Callable[[CallFact], PriceCard]":
     return card
 
 
-def _moment(text: str) -> datetime:
+def moment(text: str) -> datetime:
+    """The moment of an --at DATE; UTC unless it says otherwise. Raises QueryError."""
     try:
-        moment = datetime.fromisoformat(text)
+        given = datetime.fromisoformat(text)
     except ValueError:
         raise QueryError(f"--at {text}: expected {MOMENT}") from None
-    if not 2000 <= moment.year <= 2100:
+    if not 2000 <= given.year <= 2100:
         raise QueryError(f"--at {text}: expected a year from 2000 to 2100")
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
 
 
 def described(levers: Levers) -> list[str]:

@@ -26,7 +26,7 @@ def whatif(
     ] = None,
     keep_alive: Annotated[
         float | None,
-        typer.Option(help="Pings its waiting cache so often, counted from the last request.", metavar="SECONDS", min=1),
+        typer.Option(help="Pings its waiting cache so often, counted from the last request.", metavar="SECONDS"),
     ] = None,
     faster: Annotated[
         str | None, typer.Option(help="It is so many times as fast: 2, or 1/2 for half.", metavar="TIMES")
@@ -213,5 +213,8 @@ def words(change: "RoleChange") -> str:
     return " and ".join(told) or "as it was"
 
 
-def saved(was: Decimal, now: Decimal) -> str:
+def saved(was: Decimal, now: Decimal | None) -> str:
+    """The difference of two exact amounts; "-" for none."""
+    if now is None or now == was:
+        return "-"
     return f"{now - was:+.4f}" + (f" ({(now - was) / was:+.1%})" if was else "")

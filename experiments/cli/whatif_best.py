@@ -1,15 +1,17 @@
 """fullchain whatif --best: the cheapest cache for each role, arm by arm."""
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from experiments.cli.whatif import saved, stamp, words
 from experiments.errors import QueryError
 
 if TYPE_CHECKING:
+    from cost_model.what_if.search import Option
     from experiments.store.replay_calls import StoredArm
 
 SHOWN = 4
-"""Options a role, the cheapest first; what it was is always among them."""
+"""Options a role, the cheapest first, of equals the plainest; what it was is always among them."""
 
 
 def print_best(experiment: str, arms: "list[StoredArm]") -> None:
@@ -26,8 +28,15 @@ def print_best(experiment: str, arms: "list[StoredArm]") -> None:
     say(one_line("not known: how the lanes grow, what is written and which commands run are taken as measured"))
 
 
-def _say_arm(arm: "StoredArm") -> None:
+def _shown(tried: "tuple[Option, ...]") -> "list[Option]":
     from cost_model.what_if.change import RoleChange
+
+    as_it_was = next(option for option in tried if option.change == RoleChange())
+    plain = list({option.usd: option for option in reversed(tried)}.values())[::-1]
+    return plain[:SHOWN] if as_it_was in plain[:SHOWN] else [*plain[: SHOWN - 1], as_it_was]
+
+
+def _say_arm(arm: "StoredArm") -> None:
     from cost_model.what_if.replay import replay, total
     from cost_model.what_if.search import best
     from experiments.cli.terminal import one_line, say, say_table, table
@@ -35,14 +44,11 @@ def _say_arm(arm: "StoredArm") -> None:
     found = best(arm.scopes)
     made = table(("role", "left"), ("cache", "left"), ("arm's total $", "right"), ("difference $", "right"))
     for role, tried in found.options.items():
-        as_it_was = next(option for option in tried if option.change == RoleChange())
-        shown = tried[:SHOWN] if as_it_was in tried[:SHOWN] else (*tried[: SHOWN - 1], as_it_was)
-        for option in shown:
+        for option in _shown(tried):
             amount = "no price" if option.usd is None else f"{option.usd:.4f}"
-            change = "" if option.usd in (None, found.measured) else saved(found.measured, option.usd or found.measured)
-            made.add_row(one_line(role), words(option.change), amount, change)
-    together = sum(total(replay(scope, found.together).predicted).low for scope in arm.scopes)
-    made.add_row("all", "the cheapest of each", f"{together:.4f}", saved(found.measured, found.measured * 0 + together))
+            made.add_row(one_line(role), words(option.change), amount, saved(found.measured, option.usd))
+    together = sum((total(replay(scope, found.together).predicted).low for scope in arm.scopes), Decimal(0))
+    made.add_row("all", "the cheapest of each", f"{together:.4f}", saved(found.measured, together))
     say()
     say(one_line(f"arm {arm.name}{' [simulated]' if arm.simulated else ''}: measured ${found.measured:.4f}"))
     say_table(made)
