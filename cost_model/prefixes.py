@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
+from cost_model.apportion import apportion as apportion
 from cost_model.prompt import PromptBlock as PromptBlock
 from cost_model.prompt import shared_blocks
 
@@ -250,25 +251,19 @@ def whole_before(path: Path, depth: int) -> Prefix | None:
     return next((node for node in map(path.nodes.__getitem__, places) if node.total is not None), None)
 
 
-def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Whole shares of `total` in proportion to the weights, summing to it exactly, by largest remainder.
-
-    Equal remainders go to the earlier weight; without any weight the first takes all.
-    """
-    whole = sum(weights)
-    if whole == 0:
-        return [total, *(0 for _ in weights[1:])]
-    shares = [total * weight // whole for weight in weights]
-    by_remainder = sorted(range(len(weights)), key=lambda index: -(total * weights[index] % whole))
-    for index in by_remainder[: total - sum(shares)]:
-        shares[index] += 1
-    return shares
-
-
 def read_depth(path: Path, depth: int, read: int, total: int) -> int:
     """How many of the first `depth` blocks lie wholly within the first `read` tokens."""
+    if total <= read:
+        return depth
     while depth and length(path, depth, total).tokens > read:
+        # Whatever ends behind a whole prompt is no shorter than that: a long prompt that was missed is left in leaps.
         depth -= 1
+        for place in range(depth, 0, -1):
+            known = path.nodes[place - 1].total
+            if known is not None:
+                if known <= read:
+                    break
+                depth = place - 1
     return depth
 
 
