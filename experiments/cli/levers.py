@@ -176,19 +176,19 @@ def described(levers: Levers) -> list[str]:
     return told
 
 
-def unknowns(levers: Levers) -> Sequence[str]:
-    """What no replay can know, where it matters to what was asked."""
-    told = ["how the lanes grow, what is written and which commands run are taken as measured"]
-    if levers.model is not None:
-        told.append("another model counts, writes and works differently: only its prices and its cache are exchanged")
-    if levers.fewer_handovers:
-        told.append("whether the work would have passed without them is not known; a trial keeps its first hand-over")
-    if levers.truncate is not None:
-        told.append("what the model would have done without what it forgot is not known")
+def caveats(levers: Levers) -> Sequence[str]:
+    """What a replay assumes, and what none can know, where it matters to what was asked."""
+    told = ["taken as measured: how the lanes grow, what is written, which commands run"]
     if levers.faster is not None:
-        told.append(f"all of the time in which {levers.role} holds the floor is scaled, its commands too")
+        told.append(f"assumed: all of the time in which {levers.role} holds the floor is scaled, its commands too")
     if levers.keep_alive is not None:
-        told.append("pings go on until the lane's next call, or the end of the trial")
+        told.append("assumed: pings go on until the lane's next call, or the end of the trial")
+    if levers.model is not None:
+        told.append("not known: how another model counts, writes and works; only its prices and cache are exchanged")
+    if levers.fewer_handovers:
+        told.append("not known: whether the work would have passed; a trial keeps its first hand-over")
+    if levers.truncate is not None:
+        told.append("not known: what the model would have done without what it forgot")
     return told
 
 

@@ -100,7 +100,7 @@ def stamp(experiment: str, arms: "list[StoredArm]") -> str:
 
 def _print_change(experiment: str, arms: "list[StoredArm]", levers: Levers, facts: "Facts") -> None:
     from cost_model.errors import ChangeImpossible
-    from experiments.cli.levers import change_of, described, unknowns
+    from experiments.cli.levers import caveats, change_of, described
     from experiments.cli.terminal import one_line, say
     from experiments.errors import QueryError
 
@@ -124,8 +124,8 @@ def _print_change(experiment: str, arms: "list[StoredArm]", levers: Levers, fact
         _say_arm(arm, replays)
     for remark in left_out:
         say(one_line(f"left out: {remark}"))
-    for unknown in unknowns(levers):
-        say(one_line(f"not known: {unknown}"))
+    for caveat in caveats(levers):
+        say(one_line(caveat))
 
 
 def _replays(arm: "StoredArm", change: "Change") -> "list[Replay]":

@@ -25,7 +25,7 @@ def print_best(experiment: str, arms: "list[StoredArm]") -> None:
     say("what if: each role had another cache lifetime, none, or pings; one role at a time, then all cheapest together")
     for arm in called:
         _say_arm(arm)
-    say(one_line("not known: how the lanes grow, what is written and which commands run are taken as measured"))
+    say("taken as measured: how the lanes grow, what is written, which commands run")
 
 
 def _shown(tried: "tuple[Option, ...]") -> "list[Option]":
