@@ -12,6 +12,7 @@ class StoredCall:
     """`ended_at` None: not recorded, and the call is taken to have ended when its answer began.
 
     `round`: how many hand-overs to another role lie before it (0: none). `ping`: a keep-alive, no step of the work.
+    `asks_for_tools`: whether its answer does, None when that was not recorded.
     """
 
     fact: CallFact
@@ -19,6 +20,7 @@ class StoredCall:
     ended_at: datetime | None = None
     round: int = 0
     ping: bool = False
+    asks_for_tools: bool | None = None
 
     @property
     def end(self) -> datetime:

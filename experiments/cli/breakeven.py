@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +102,7 @@ def _longer(of: "Rates", longer: "list[Rates]") -> str:
 
     told = []
     for other in longer:
-        share: Decimal | None = rebuilt_share_for_longer(of, other)
+        share = rebuilt_share_for_longer(of, other)
         told.append(f"{other.lifetime}: {'never' if share is None else f'{share:.1%}'}")
     return ", ".join(told) or "-"
 

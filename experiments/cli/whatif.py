@@ -1,17 +1,18 @@
 """fullchain whatif: what stored calls would have cost under another policy. Nothing is run."""
 
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli.levers import Levers
 from experiments.cli.options import DEFAULT_DATABASE, Database
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from cost_model.what_if.change import Change, RoleChange
     from cost_model.what_if.replay import Dollars, Replay
+    from experiments.cli.levers import Levers
     from experiments.store.ledger import Facts
     from experiments.store.replay_calls import StoredArm
 
@@ -59,6 +60,7 @@ def whatif(
     Nothing is run and nothing is stored. Every attempt of every trial counts, at list prices by role and token class.
     """
     from cost_model.prices import PriceBook
+    from experiments.cli.levers import Levers
     from experiments.cli.terminal import warn
     from experiments.errors import QueryError
     from experiments.store.reader import Reader
@@ -98,7 +100,7 @@ def stamp(experiment: str, arms: "list[StoredArm]") -> str:
     return f"experiment {one_line(experiment)}  [{how}; predicted: replayed from stored calls, nothing was run]"
 
 
-def _print_change(experiment: str, arms: "list[StoredArm]", levers: Levers, facts: "Facts") -> None:
+def _print_change(experiment: str, arms: "list[StoredArm]", levers: "Levers", facts: "Facts") -> None:
     from cost_model.errors import ChangeImpossible
     from experiments.cli.levers import caveats, change_of, described
     from experiments.cli.terminal import one_line, say
@@ -213,7 +215,7 @@ def words(change: "RoleChange") -> str:
     return " and ".join(told) or "as it was"
 
 
-def saved(was: Decimal, now: Decimal | None) -> str:
+def saved(was: "Decimal", now: "Decimal | None") -> str:
     """The difference of two exact amounts; "-" for none."""
     if now is None or now == was:
         return "-"

@@ -16,7 +16,7 @@ SHOWN = 4
 
 def print_best(experiment: str, arms: "list[StoredArm]") -> None:
     """Raises QueryError when there is no call."""
-    from experiments.cli.terminal import one_line, say
+    from experiments.cli.terminal import say
 
     called = [arm for arm in arms if arm.roles]
     if not called:
