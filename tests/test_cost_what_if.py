@@ -83,6 +83,22 @@ def test_a_shorter_lifetime_makes_a_hit_an_expiry() -> None:
     assert usd(replay(kept, planner(lifetime="5m"))) == (Decimal(200_500) * 5).scaleb(-6)
 
 
+def test_an_imported_lane_that_was_written_for_an_hour_expires_when_five_minutes_are_asked_for() -> None:
+    imported = stored(
+        *(
+            replace(call(at, "", tokens), prompt=(), prompt_bytes=0)
+            for at, tokens in (
+                (0, Tokens(cache_write_1h=100_000)),
+                (720, Tokens(cache_read=100_000, cache_write_1h=500)),
+            )
+        )
+    )
+    replayed = replay(imported, planner(lifetime="5m"))
+    assert usd(replayed) == (Decimal(200_500) * 5).scaleb(-6)
+    assert causes(replayed.predicted[1].explained) == {"expiry_rebuild": 100_000, "growth": 500}
+    assert usd(replay(imported, planner(lifetime="1h"))) == total(replayed.measured).low
+
+
 WAITING = stored(
     call(0, "p", wrote(50_000)),
     *(call(10 + 40 * n, "w" + " w" * n, Tokens(input=100, output=9), lane="worker", policy=DEEPSEEK) for n in range(9)),

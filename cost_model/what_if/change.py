@@ -86,7 +86,7 @@ def _on_terms(call: StoredCall, change: Change) -> CallFact:
         )
     if change.card is not None:
         fact = replace(fact, card=change.card(fact))
-    if role.lifetime is None or role.lifetime == (fact.lifetime or fact.policy.default_lifetime):
+    if role.lifetime is None or role.lifetime == _asked(fact):
         return fact
     if role.lifetime == NO_CACHE:
         if not fact.policy.write_class:
@@ -102,6 +102,16 @@ def _on_terms(call: StoredCall, change: Change) -> CallFact:
             + (f"it knows {known}" if known else "none is stated for it")
         )
     return replace(fact, lifetime=role.lifetime)
+
+
+def _asked(fact: CallFact) -> str | None:
+    """The lifetime that a call asked for; None where its usage tells of another than its request does (a log may have
+    no request)."""
+    asked = fact.lifetime or fact.policy.default_lifetime
+    if fact.lifetime is None and fact.tokens is not None:
+        written = {name for name, token_class in fact.policy.write_class.items() if fact.tokens.of(token_class)}
+        return asked if written <= {asked} else None
+    return asked
 
 
 def _check_interval(call: StoredCall, plan: KeepAlive) -> None:

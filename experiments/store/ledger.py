@@ -13,6 +13,7 @@ from cost_model.ledger import Charge
 from cost_model.policies import POLICIES
 from cost_model.prefixes import PromptBlock
 from cost_model.price_card import SELF_HOSTED, PriceCard
+from cost_model.prompt import PromptRange
 from cost_model.scope import ExplainedCall, explain
 from cost_model.tokens import Tokens
 from cost_model.usage import normalise
@@ -88,24 +89,31 @@ def explain_calls(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -
 
 def call_facts(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -> list[CallFact]:
     """The facts of all calls of one cache scope that have ended; clears the COMPUTED columns of all of them."""
-    sizes: dict[tuple[object, object], dict[int, PromptBlock]] = {}
+    lanes: dict[tuple[object, object], dict[int, PromptBlock]] = {}
     for row in messages:
         block = PromptBlock(str(row["hash"]), _int(row["size"]))
-        sizes.setdefault((row["lane"], row["version"]), {}).setdefault(_int(row["idx"]), block)
+        lanes.setdefault((row["lane"], row["version"]), {}).setdefault(_int(row["idx"]), block)
+    recorded = {lane: _from_the_first(blocks) for lane, blocks in lanes.items()}
     for row in calls:
         row |= dict.fromkeys(COMPUTED)
-    return [_fact(row, sizes, facts) for row in calls if row["outcome"] is not None]
+    return [_fact(row, recorded, facts) for row in calls if row["outcome"] is not None]
 
 
-def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlock]], facts: Facts) -> CallFact:
+def _from_the_first(blocks: Mapping[int, PromptBlock]) -> list[PromptBlock]:
+    """The blocks of a lane up to the first that is missing. Its calls send ranges of this one list, never copies."""
+    found: list[PromptBlock] = []
+    while len(found) in blocks:
+        found.append(blocks[len(found)])
+    return found
+
+
+def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBlock]], facts: Facts) -> CallFact:
     model, requested_at = str(row["model"]), _moment(row["requested_at"])
     first_token_at, most = row["first_token_at"], row["max_output_tokens"]
     lifetime = None if row["lifetime"] is None else str(row["lifetime"])
-    blocks = sizes.get((row["lane"], row["version"]), {})
-    try:
-        prompt = [blocks[idx] for idx in range(_int(row["blocks"]))]
-    except KeyError as missing:
-        raise JournalDamaged(f"the call {row['key']} was sent with block {missing} that was never recorded") from None
+    blocks, count = recorded.get((row["lane"], row["version"]), ()), _int(row["blocks"])
+    if count > len(blocks):
+        raise JournalDamaged(f"the call {row['key']} was sent with block {len(blocks)} that was never recorded")
     tokens, untold, billed = _usage(row)
     policy, card = POLICIES[facts.of(model).cache], facts.card(model, requested_at)
     if tokens is not None:
@@ -125,7 +133,7 @@ def _fact(row: Row, sizes: Mapping[tuple[object, object], Mapping[int, PromptBlo
         policy=policy,
         lifetime=lifetime,
         card=card,
-        prompt=prompt,
+        prompt=PromptRange(blocks, count),
         prompt_bytes=_int(row["prompt_bytes"]),
         max_output_tokens=None if most is None else _int(most),
         billed_usd=billed,
