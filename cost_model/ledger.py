@@ -12,7 +12,7 @@ from typing import Literal
 from cost_model.causes import OUTPUT, REBUILDS, UNKNOWN, Cause
 from cost_model.errors import PriceMissing
 from cost_model.price_card import PriceCard
-from cost_model.tokens import PROMPT_CLASSES, Tokens
+from cost_model.tokens import CLASSES, PROMPT_CLASSES, Tokens
 
 Basis = Literal["reported", "arithmetic", "estimated"]
 """How a figure came about. reported: the provider's own number. arithmetic: exact, worked out of such numbers.
@@ -113,7 +113,7 @@ def usd_range(card: PriceCard, token_class: str, count: int, prompt_tokens: int)
     try:
         usd = card.usd(token_class, count, prompt_tokens)
     except PriceMissing:
-        dearest = max(card.price(name, prompt_tokens) for name in card.usd_per_mtok)
+        dearest = max(card.price(name, prompt_tokens) for name in CLASSES if name in card.usd_per_mtok)
         return Decimal(0), (dearest * count).scaleb(-6)
     return usd, usd
 

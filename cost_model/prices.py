@@ -2,12 +2,15 @@
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cost_model.errors import PriceMissing
+from cost_model.modifier_entry import ModifierEntry
 from cost_model.price_card import PriceCard
 from cost_model.price_file import PriceEntry, load_prices
+from cost_model.price_modifier import ALWAYS
 from cost_model.public_prices import HOW_TO_MEND, PublicModel, find_public
 
 SHIPPED = Path(__file__).with_name("prices.toml")
@@ -25,9 +28,12 @@ class PriceBook:
     def __init__(self, overrides: Sequence[Path] = ()) -> None:
         """Reads the shipped price file and the given ones. Raises PriceFileError."""
         self._entries: dict[str, list[PriceEntry]] = {}
+        self._modifiers: list[ModifierEntry] = []
         for path in (SHIPPED, *overrides):
-            for entry in load_prices(path):
+            file = load_prices(path)
+            for entry in file.price:
                 self._entries.setdefault(entry.model, []).append(entry)
+            self._modifiers += file.modifier
         self._public: dict[str, PublicModel | None] = {}
         self._windows: dict[str, list[tuple[datetime, PriceCard]]] = {}
 
@@ -55,9 +61,24 @@ class PriceBook:
             winner = self._public[ref]
         if winner is None:
             raise PriceMissing(f"no price is known for model {ref!r} on {at:%Y-%m-%d}: {HOW_TO_MEND}")
-        changes = winner.boundaries(at).union(*(entry.boundaries(at) for entry in entries))
-        return winner.card(
+        names = (ref, winner.name) if isinstance(winner, PublicModel) else (ref,)
+        modifiers = [entry for entry in self._modifiers if entry.concerns(names)]
+        changes = winner.boundaries(at).union(
+            *(entry.boundaries(at) for entry in entries), *(entry.boundaries() for entry in modifiers)
+        )
+        card = winner.card(
             at,
             valid_from=max((moment for moment in changes if moment <= at), default=None),
             valid_until=min((moment for moment in changes if moment > at), default=None),
         )
+        return _with_modifiers(card, [entry for entry in modifiers if entry.covers(at)])
+
+
+def _with_modifiers(card: PriceCard, entries: Sequence[ModifierEntry]) -> PriceCard:
+    """Those without a condition are worked into the card (of several factors the last holds), the others wait in it."""
+    found = [entry.modifier() for entry in entries]
+    always = [modifier for modifier in found if modifier.name == ALWAYS]
+    factors = [modifier for modifier in always if modifier.times is not None]
+    settled = [replace(modifier, times=None) for modifier in always]
+    settled += [replace(modifier, usd_per_mtok={}) for modifier in factors[-1:]]
+    return replace(card.modified(settled), modifiers=tuple(m for m in found if m.name != ALWAYS))

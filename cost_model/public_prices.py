@@ -1,5 +1,6 @@
 """The public price list that comes with the genai-prices package, as price cards. It is read offline."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -33,6 +34,10 @@ class PublicModel:
     ref: str
     provider: str
     info: "types.ModelInfo"
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}:{self.info.id}"
 
     def boundaries(self, at: datetime) -> set[datetime]:
         """The moments near `at` at which the listed prices change."""
@@ -84,6 +89,9 @@ class PublicModel:
                 base[token_class] = _rounded(price.base)
                 for tier in price.tiers:
                     tiers.setdefault(tier.start, {})[token_class] = _rounded(tier.price)
+        searches = listed.get("web_searches_kcount")
+        if isinstance(searches, Decimal):
+            base["web_search"] = _rounded(searches * 1000)
         if not base.get("input") or not base.get("output"):
             raise PriceMissing(f"{source} lists no price by the token for {self.ref}: {HOW_TO_MEND}")
         return PriceCard(
@@ -99,15 +107,35 @@ class PublicModel:
 HOW_TO_MEND = "add a [[price]] entry to a price file, or declare `self_hosted: true` in the model's registry entry"
 
 
+_OF_BEDROCK = re.compile(r"(?:[a-z-]{2,12}\.)?(?:anthropic|amazon|meta|mistral|cohere|ai21|deepseek|openai|qwen)\.")
+"""How the ids of Amazon Bedrock begin: a region or none, and the maker."""
+
+
 def find_public(ref: str) -> PublicModel | None:
-    """The listed model that a reference means: a model id, or provider:id where several providers list one."""
+    """The listed model that a reference means: a model id, or provider:id where several providers list one.
+
+    The ids of Bedrock (`eu.anthropic.claude-...`) and OpenRouter (`anthropic/claude-...`) tell their provider.
+    """
     from genai_prices.data_snapshot import get_snapshot
 
-    snapshot = get_snapshot()
+    known = {provider.id for provider in get_snapshot().providers}
     provider, separator, model = ref.partition(":")
-    named = separator and any(known.id == provider for known in snapshot.providers)
+    if separator and provider in known:
+        return _listed(ref, model, provider)
+    found = _listed(ref, ref, None)
+    if found is None and _OF_BEDROCK.match(ref):
+        found = _listed(ref, ref, "aws")
+    maker, slash, model = ref.partition("/")
+    if found is None and slash:
+        found = _listed(ref, ref, "openrouter") or (_listed(ref, model, maker) if maker in known else None)
+    return found
+
+
+def _listed(ref: str, model: str, provider: str | None) -> PublicModel | None:
+    from genai_prices.data_snapshot import get_snapshot
+
     try:
-        found, info = snapshot.find_provider_model(model if named else ref, None, provider if named else None, None)
+        found, info = get_snapshot().find_provider_model(model, None, provider, None)
     except LookupError:
         return None
     return PublicModel(ref, found.id, info)

@@ -17,6 +17,9 @@ entries must precede shorter-lived ones, and what lies after the last cache boun
 
 CLASSES = (*PROMPT_CLASSES, "output")
 
+BESIDE = ("web_search", "storage")
+"""What a call may be billed for beside tokens: searches, and tokens held in an explicit cache times hours."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -21,3 +21,27 @@ def settle_writes(tokens: Tokens, *, policy: CachePolicy, lifetime: str | None, 
         return tokens
     told: dict[str, int] = {known_as: tokens.of(known_as) + tokens.cache_write_unknown}
     return replace(tokens, cache_write_unknown=0, **told)
+
+
+LIFETIMES = ("5m", "30m", "1h", "12h")
+"""Of cache entries, by the names that providers give them, the shortest first."""
+
+
+def settle_untold(tokens: Tokens, *, lifetime: str | None, card: PriceCard) -> Tokens:
+    """As `settle_writes`, where no policy is known: the default lifetime is the shortest that the card prices.
+
+    Every provider that bills writes by lifetime has the shortest as its default. A card that knows a general price of a
+    write alone leaves them as they are. Raises PriceMissing where the card prices no write of the lifetime asked for.
+    """
+    if not tokens.cache_write_unknown:
+        return tokens
+    general = "cache_write_unknown" in card.usd_per_mtok
+    if lifetime is None:
+        priced = (each for each in LIFETIMES if f"cache_write_{each}" in card.usd_per_mtok)
+        lifetime = None if card.free else next(priced, None)
+    if lifetime is None or (card.lacking([f"cache_write_{lifetime}"]) and general):
+        return tokens
+    name = f"cache_write_{lifetime}"
+    card.price(name, 0)
+    told: dict[str, int] = {name: tokens.of(name) + tokens.cache_write_unknown}
+    return replace(tokens, cache_write_unknown=0, **told)

@@ -1,36 +1,121 @@
-"""Usage objects of the providers' APIs, brought to one disjoint split of tokens. One file an API.
+"""Usage objects of the providers' APIs, brought to one disjoint split of tokens. One file an API: a `Shape`.
 
-What counts as input, what is inside what and what adds up differs from API to API; it is decided by identities between
-the numbers (a total that fits one reading only), never by a provider's name.
+What counts as input, what is inside what and what adds up differs from API to API. Which API an object comes from is
+told by the names of its fields, and how to read it by identities between the numbers (a total that fits one reading
+only): never by a provider's name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from cost_model.errors import UsageError
+from cost_model.errors import OutputUntold, UsageError
 from cost_model.tokens import Tokens
-from cost_model.usage import anthropic_messages, openai_chat, openai_responses
-from cost_model.usage.fields import UsageFields
-from cost_model.usage.modifiers import refuse_modified
+from cost_model.usage import (
+    anthropic_messages,
+    bedrock_converse,
+    gemini,
+    langchain,
+    llama_cpp,
+    openai_chat,
+    openai_responses,
+    openrouter_generation,
+)
+from cost_model.usage.billed import bill
+from cost_model.usage.fields import MOST_TOKENS, UsageFields, shown
+from cost_model.usage.modifiers import refuse_modified, told_modifiers, told_traits
+from cost_model.usage.reading import Counted, Reading, Shape
 
-FLAVOURS: Mapping[str, Callable[[Mapping[str, object]], Tokens]] = {
-    "anthropic_messages": anthropic_messages.normalise,
-    "openai_chat": openai_chat.normalise,
-    "openai_responses": openai_responses.normalise,
-}
+_SHAPES: tuple[Shape, ...] = (
+    anthropic_messages,
+    openai_chat,
+    openai_responses,
+    gemini,
+    bedrock_converse,
+    langchain,
+    openrouter_generation,
+    llama_cpp,
+)
+
+SHAPES: Mapping[str, Shape] = {shape.NAME: shape for shape in _SHAPES}
+"""By the name that a registry entry's flavour and `--api` use."""
 
 
-def normalise(flavour: str, raw: Mapping[str, object]) -> Tokens:
-    """The tokens of one call, from the usage object as the API `flavour` gave it.
+def recognise(raw: Mapping[str, object]) -> list[Shape]:
+    """The shapes whose fields the object has: one as a rule, none for what is no usage."""
+    return [shape for shape in _SHAPES if shape.fits(raw)]
+
+
+def read_usage(raw: Mapping[str, object], api: str | None = None) -> Reading:
+    """Everything that the usage object of one call tells. `api` None: recognised by its fields.
 
     For a stream, `raw` holds every field's last non-null value: the events are cumulative and must not be added.
     Raises UsageError (with the raw object) when the numbers contradict each other, a needed one is missing, one is not
-    a whole number of tokens, the call was not billed at standard prices, or the flavour is unknown; OutputUntold when
-    all but the output is told.
+    a whole number of tokens, or the API is unknown; OutputUntold when all but the output is told.
     """
+    usage = UsageFields(raw)
+    shapes = recognise(raw) if api is None else [_named(api, raw)]
+    if not shapes:
+        known = ", ".join(SHAPES)
+        raise usage.error(f"of no known API (fields: {_fields(raw)}); the known ones are {known}")
+    modifiers, traits = told_modifiers(usage), told_traits(usage)
+    counts = [_count(shape, usage) for shape in shapes]
+    first = counts[0]
+    for shape, other in zip(shapes[1:], counts[1:], strict=True):
+        if (other.tokens.prompt, other.tokens.output) != (first.tokens.prompt, first.tokens.output):
+            raise usage.error(
+                f"has the fields of {shapes[0].NAME} and of {shape.NAME}, and they disagree: {first.tokens} against "
+                f"{other.tokens}"
+            )
+    if first.tokens.prompt + first.tokens.output > MOST_TOKENS:
+        raise usage.error(f"more than {MOST_TOKENS:,} tokens in one call")
+    return Reading(
+        api=shapes[0].NAME,
+        tokens=first.tokens,
+        beside=first.beside,
+        modifiers={**first.modifiers, **modifiers},
+        traits=traits,
+        bill=bill(raw),
+        untold=first.untold,
+        written_told=first.written_told,
+        steps=first.steps or (first.tokens,),
+    )
+
+
+def normalise(flavour: str, raw: Mapping[str, object]) -> Tokens:
+    """The tokens of one call that was billed by its tokens alone, at standard prices.
+
+    As `read_usage`, but what was billed at other prices (a tier, a speed, a region), at another model's, or by another
+    unit, raises UsageError: one set of Tokens cannot hold it.
+    """
+    shape = _named(flavour, raw)
+    usage = UsageFields(raw)
+    refuse_modified(usage)
+    counted = _count(shape, usage)
+    for quantity in counted.beside:
+        raise usage.error(
+            f"{quantity.quantity} {quantity.token_class} of {quantity.model or 'the call'} are billed apart from the "
+            "tokens of its model"
+        )
+    return counted.tokens
+
+
+def _count(shape: Shape, usage: UsageFields) -> Counted:
     try:
-        reader = FLAVOURS[flavour]
+        return shape.count(usage)
+    except (OutputUntold, UsageError):
+        raise
+    except ValueError as error:
+        # Tokens refuse what no shape has refused before.
+        raise usage.error(str(error)) from error
+
+
+def _named(api: str, raw: Mapping[str, object]) -> Shape:
+    try:
+        return SHAPES[api]
     except KeyError:
-        known = ", ".join(sorted(FLAVOURS))
-        raise UsageError(f"usage of API flavour {flavour!r} cannot be read; known flavours: {known}", raw) from None
-    refuse_modified(UsageFields(raw))
-    return reader(raw)
+        known = ", ".join(sorted(SHAPES))
+        raise UsageError(f"usage of API flavour {shown(api)} cannot be read; known flavours: {known}", raw) from None
+
+
+def _fields(raw: Mapping[str, object]) -> str:
+    names = [shown(name) for name in list(raw)[:6]]
+    return ", ".join(names) + (", ..." if len(raw) > 6 else "") if names else "none"

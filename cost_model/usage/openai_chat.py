@@ -5,15 +5,33 @@ A llama.cpp server also keeps `timings` (here as a field of the usage), whose `p
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from cost_model.tokens import Tokens
 from cost_model.usage.fields import UsageFields
 from cost_model.usage.openai_responses import split_writes
+from cost_model.usage.reading import Counted, Quantity
+
+NAME = "openai_chat"
 
 
-def normalise(raw: Mapping[str, object]) -> Tokens:
-    """Tokens of one completion. Writes whose lifetime the usage does not tell are `cache_write_unknown`."""
-    usage = UsageFields(raw)
+def fits(raw: Mapping[str, object]) -> bool:
+    return "prompt_tokens" in raw or "completion_tokens" in raw
+
+
+def count(usage: UsageFields) -> Counted:
+    """Tokens of one completion, and the searches it made.
+
+    A server that would tell its cached tokens and was not asked to sends null for them: then `cache_read` is untold.
+    """
+    searches = usage.inside("server_tool_use").count("web_search_requests")
+    beside = (Quantity("web_search", Decimal(searches), "search"),) if searches else ()
+    untold = frozenset({"cache_read"}) if _read_untold(usage) else frozenset()
+    return Counted(_tokens(usage), beside, untold, written_told=_writes_told(usage))
+
+
+def _tokens(usage: UsageFields) -> Tokens:
+    """Writes whose lifetime the usage does not tell are `cache_write_unknown`."""
     prompt = _prompt(usage)
     read = _read(usage, prompt)
     writes = _writes(usage)
@@ -46,19 +64,41 @@ def _read(usage: UsageFields, prompt: int) -> int:
     hit, miss = usage.count("prompt_cache_hit_tokens"), usage.count("prompt_cache_miss_tokens")
     if hit is not None and miss is not None and hit + miss != prompt:
         raise usage.error(f"cache hits and misses ({hit} + {miss}) are not prompt_tokens ({prompt})")
-    return _agreed(
-        usage,
-        "cached tokens",
-        {
-            "prompt_tokens_details.cached_tokens": usage.inside("prompt_tokens_details").count("cached_tokens"),
-            "prompt_token_details.cached_tokens": usage.inside("prompt_token_details").count("cached_tokens"),
-            "num_cached_tokens": usage.count("num_cached_tokens"),
-            "cached_tokens": usage.count("cached_tokens"),
-            "prompt_cache_hit_tokens": hit,
-            "cache_read_input_tokens": usage.count("cache_read_input_tokens"),
-            "timings.cache_n": usage.inside("timings").count("cache_n"),
-        },
-    )
+    if hit is None and miss is not None:
+        if miss > prompt:
+            raise usage.error(f"cache misses ({miss}) exceed prompt_tokens ({prompt})")
+        hit = prompt - miss
+    return _agreed(usage, "cached tokens", {**_reads(usage), "prompt_cache_hit_tokens": hit})
+
+
+def _reads(usage: UsageFields) -> dict[str, int | None]:
+    """What was read, by the places in which it may stand."""
+    return {
+        "prompt_tokens_details.cached_tokens": usage.inside("prompt_tokens_details").count("cached_tokens"),
+        "prompt_token_details.cached_tokens": usage.inside("prompt_token_details").count("cached_tokens"),
+        "num_cached_tokens": usage.count("num_cached_tokens"),
+        "cached_tokens": usage.count("cached_tokens"),
+        "prompt_cache_hit_tokens": usage.count("prompt_cache_hit_tokens"),
+        "cache_read_input_tokens": usage.count("cache_read_input_tokens"),
+        "timings.cache_n": usage.inside("timings").count("cache_n"),
+    }
+
+
+def _read_untold(usage: UsageFields) -> bool:
+    """Whether a place for the cached tokens is there and null, and no other place tells them."""
+    if any(told is not None for told in (*_reads(usage).values(), usage.count("prompt_cache_miss_tokens"))):
+        return False
+    details = usage.raw.get("prompt_tokens_details", {})
+    return details is None or (isinstance(details, Mapping) and "cached_tokens" in details)
+
+
+_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+
+
+def _writes_told(usage: UsageFields) -> bool:
+    details = usage.inside("prompt_tokens_details")
+    told = any(details.count(name) is not None for name in _WRITTEN)
+    return told or usage.count("cache_creation_input_tokens") is not None or "cache_creation" in usage.raw
 
 
 def _writes(usage: UsageFields) -> dict[str, int]:
@@ -73,9 +113,7 @@ def _writes(usage: UsageFields) -> dict[str, int]:
         usage,
         "written tokens",
         {
-            "prompt_tokens_details.cache_write_tokens": details.count("cache_write_tokens"),
-            "prompt_tokens_details.cache_creation_input_tokens": details.count("cache_creation_input_tokens"),
-            "prompt_tokens_details.cache_creation_tokens": details.count("cache_creation_tokens"),
+            **{f"prompt_tokens_details.{name}": details.count(name) for name in _WRITTEN},
             "cache_creation_input_tokens": usage.count("cache_creation_input_tokens"),
             "the sum by lifetime": sum(split.values()) if split else None,
         },

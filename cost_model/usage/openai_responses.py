@@ -8,11 +8,29 @@ from collections.abc import Mapping
 
 from cost_model.tokens import Tokens
 from cost_model.usage.fields import UsageFields
+from cost_model.usage.reading import Counted
+
+NAME = "openai_responses"
+
+_ANTHROPICS = ("cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation", "iterations")
 
 
-def normalise(raw: Mapping[str, object]) -> Tokens:
+def fits(raw: Mapping[str, object]) -> bool:
+    """Input with its details, or with a total and none of Anthropic's or LangChain's fields."""
+    if "input_tokens_details" in raw:
+        return True
+    others = ("input_token_details", "output_token_details", *_ANTHROPICS)
+    return "input_tokens" in raw and "total_tokens" in raw and not any(name in raw for name in others)
+
+
+def count(usage: UsageFields) -> Counted:
+    details = usage.raw.get("input_tokens_details", {})
+    null = details is None or (isinstance(details, Mapping) and details.get("cached_tokens", 0) is None)
+    return Counted(_tokens(usage), untold=frozenset({"cache_read"}) if null else frozenset())
+
+
+def _tokens(usage: UsageFields) -> Tokens:
     """Tokens of one response. Writes whose lifetime the usage does not tell are `cache_write_unknown`."""
-    usage = UsageFields(raw)
     prompt = usage.needed("input_tokens")
     details = usage.inside("input_tokens_details")
     read = details.count("cached_tokens") or 0
