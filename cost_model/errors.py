@@ -1,6 +1,7 @@
 """The exceptions of this room.
 
 CostError
+├── DocumentError   what was given holds no usage: no JSON, no call, or too much of it
 ├── UsageError      a provider's usage object contradicts itself; the raw object is kept in `raw`
 │   └── OutputUntold    its prompt is known and its output is not; `told` holds what is
 ├── PriceMissing    no price is known for a model: an error before the run, never $0
@@ -15,6 +16,10 @@ from cost_model.tokens import Tokens
 
 class CostError(Exception):
     """Base of everything this room raises on purpose."""
+
+
+class DocumentError(CostError):
+    """What a person gave to be read holds no usage; the message says what was found and what is understood."""
 
 
 class UsageError(CostError):

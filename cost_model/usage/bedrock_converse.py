@@ -1,4 +1,4 @@
-"""Usage of Bedrock's Converse API: input, cache reads and cache writes are three numbers that add up, as the total says."""
+"""Usage of Bedrock's Converse API: input, cache reads and cache writes add up, as the total says."""
 
 from collections.abc import Mapping
 

@@ -58,9 +58,7 @@ def price_usage(
         tokens = find_hidden_writes(tokens, reading.bill, card, lifetime)
         written = tokens.prompt - tokens.input - tokens.cache_read
         if tokens != reading.tokens:
-            notes.append(
-                f"{written} tokens written to a cache were worked out of the bill: the usage keeps them in input"
-            )
+            notes.append(f"{written} cache writes were worked out of the bill: the usage keeps them in its input")
     steps = reading.steps if tokens == reading.tokens and reading.steps else (tokens,)
     settled = [settle_untold(step, lifetime=lifetime, card=card) for step in steps]
     if any(step.cache_write_unknown for step in steps):
@@ -125,9 +123,12 @@ def _beside(reading: Reading, model: str, card: PriceCard, card_of: Callable[[st
         yield Line(quantity.token_class, quantity.quantity, quantity.unit, quantity.model or model, usd)
 
 
+_UNTOLD = ("cache_write_unknown",)
+
+
 def settle_quantity(quantity: Quantity, card: PriceCard) -> Quantity:
     """A write of untold lifetime by another model, under the shortest lifetime that it has a price for."""
-    if quantity.token_class != "cache_write_unknown":
+    if quantity.token_class not in _UNTOLD:
         return quantity
     settled = settle_untold(Tokens(cache_write_unknown=int(quantity.quantity)), lifetime=None, card=card)
     name = next(name for name in CLASSES if settled.of(name))

@@ -10,6 +10,7 @@ from typer.exceptions import TyperException
 from experiments.cli.breakeven import breakeven
 from experiments.cli.compare import compare
 from experiments.cli.models import models
+from experiments.cli.prices import prices
 from experiments.cli.query import query
 from experiments.cli.run import run
 from experiments.cli.sandboxes import sandboxes
@@ -17,6 +18,7 @@ from experiments.cli.show import show
 from experiments.cli.simulate import simulate
 from experiments.cli.tasks import tasks
 from experiments.cli.topologies import topologies
+from experiments.cli.usage import usage
 from experiments.cli.whatif import whatif
 
 app = typer.Typer(
@@ -33,9 +35,11 @@ app.command()(show)
 app.command()(simulate)
 app.command()(whatif)
 app.command()(breakeven)
+app.command()(usage)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")
 app.add_typer(models, name="models")
+app.add_typer(prices, name="prices")
 app.add_typer(sandboxes, name="sandboxes")
 
 
@@ -91,10 +95,10 @@ def _refuse(message: str, *, code: int = 2) -> NoReturn:
 def _users(error: Exception) -> bool:
     from agents.errors import RegistryError
     from agents.simulated.errors import SimulatorError
-    from cost_model.errors import ChangeImpossible, PriceFileError, PriceMissing
+    from cost_model.errors import CostError
     from experiments.errors import ExperimentError
     from harbor_tasks.errors import SandboxMissing, TaskError
     from topologies.errors import TopologyError
 
     of_a_user = (ExperimentError, TaskError, TopologyError, SandboxMissing, RegistryError, SimulatorError)
-    return isinstance(error, (*of_a_user, PriceMissing, PriceFileError, ChangeImpossible))
+    return isinstance(error, (*of_a_user, CostError))

@@ -1,0 +1,115 @@
+"""fullchain usage: what a provider's raw usage comes to in tokens and dollars, without running anything."""
+
+import sys
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MOST_BYTES = 256 << 20
+"""Of a document that is read; a longer one is none."""
+
+
+def usage(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="JSON, JSON lines or server-sent events: a usage object, a response, a list of stream events, of "
+            "responses or of transcript lines. - reads standard input.",
+            metavar="FILE|-",
+        ),
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(help="Whose price holds, or self-hosted. Left out: the model that the response names."),
+    ] = None,
+    api: Annotated[str | None, typer.Option(help="The API's usage; left out it is recognised.", metavar="NAME")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="When it was called, UTC. Left out: its own time, else now.", metavar="DATE")
+    ] = None,
+    tier: Annotated[
+        str | None, typer.Option(help="batch, flex, ...: where the response does not tell its tier.")
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(help="5m, 30m, 1h or 12h: of cache writes, where the usage does not tell.")
+    ] = None,
+    cache_hours: Annotated[
+        str | None, typer.Option(help="For how many hours an explicit cache was held (Gemini).", metavar="HOURS")
+    ] = None,
+    prices: Annotated[
+        list[Path] | None, typer.Option("--prices", help="A further price file; may be repeated.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Prints JSON: tokens and cost by class, the dollars, where the price is from, and warnings. null is not known."""
+    import json
+    from datetime import UTC, datetime
+
+    from cost_model.prices import PriceBook
+    from cost_model.usage import SHAPES
+    from cost_model.usage.document import parse
+    from cost_model.usage.report import Question, report
+    from cost_model.writes import LIFETIMES
+    from experiments.cli.terminal import say
+
+    if api is not None and api not in SHAPES:
+        raise typer.BadParameter(f"{api!r} is none that can be read; one of {', '.join(SHAPES)}", param_hint="--api")
+    if ttl is not None and ttl not in LIFETIMES:
+        raise typer.BadParameter(f"{ttl!r} is no lifetime; one of {', '.join(LIFETIMES)}", param_hint="--ttl")
+    question = Question(
+        prices=PriceBook(prices or []),
+        now=datetime.now(UTC),
+        model=model,
+        api=api,
+        at=None if at is None else moment(at),
+        tier=tier,
+        lifetime=ttl,
+        cache_hours=None if cache_hours is None else _hours(cache_hours),
+    )
+    say(json.dumps(report(parse(_read(file)), question), indent=1))
+
+
+def moment(text: str) -> "datetime":
+    """A date (midnight UTC) or a date-time (UTC unless it tells its offset)."""
+    from datetime import UTC, datetime
+
+    try:
+        told = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no date; give one such as 2026-11-24 or 2026-11-24T02:00Z") from None
+    if not 1970 <= told.year <= 9998:
+        raise typer.BadParameter(f"{text!r} must lie in the years 1970 to 9998")
+    return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+
+
+def _hours(text: str) -> Decimal:
+    try:
+        hours = Decimal(text)
+    except InvalidOperation:
+        hours = Decimal(-1)
+    if not 0 <= hours <= 100_000 or hours != round(hours, 6):
+        raise typer.BadParameter(f"{text!r} is no number of hours from 0 to 100,000", param_hint="--cache-hours")
+    return hours
+
+
+def _read(file: str) -> str:
+    from cost_model.errors import DocumentError
+
+    try:
+        if file == "-":
+            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with Path(file).open("rb") as opened:
+                content = opened.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise DocumentError(f"{file}: longer than {MOST_BYTES >> 20} MiB; give less of it at a time")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise DocumentError(
+            f"{file}: cannot be read ({error.strerror or error}); give a file or -"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"{file}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
