@@ -10,6 +10,7 @@ from cost_model.policy import CachePolicy
 from cost_model.prefixes import PromptBlock
 from cost_model.price_card import PriceCard
 from cost_model.tokens import Tokens
+from cost_model.usage.lines import Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class CallFact:
     `tokens` None: the usage never came or contradicted itself. `output_untold`: of the output they hold no more than is
     certain, though the answer ended well. `lifetime` is the cache lifetime asked for, None for the
     policy's default. `prompt` holds the blocks that were sent, the head (tools and system text) first; `prompt_bytes`
-    is the size of the request. `billed_usd` is the provider's own bill. Times are aware.
+    is the size of the request. `billed_usd` is the provider's own bill. `card` holds the prices as they were for this
+    call, its tier and region worked in. `beside` is what was billed beside `tokens`, priced. Times are aware.
     """
 
     key: str
@@ -37,6 +39,7 @@ class CallFact:
     max_output_tokens: int | None
     billed_usd: Decimal | None = None
     output_untold: bool = False
+    beside: Sequence[Line] = ()
 
     @property
     def served(self) -> bool:

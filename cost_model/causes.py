@@ -13,6 +13,7 @@ Cause = Literal[
     "below_minimum",
     "uncacheable",
     "output",
+    "beside",
     "unknown",
 ]
 
@@ -45,6 +46,9 @@ UNCACHEABLE: Cause = "uncacheable"
 
 OUTPUT: Cause = "output"
 """What the model wrote. Not a cause of the prompt; it stands here so that every charge has one."""
+
+BESIDE: Cause = "beside"
+"""Billed beside the call's own prompt and answer: another model's tokens (an advisor's), searches, storage."""
 
 UNKNOWN: Cause = "unknown"
 """The call's usage never came: its prompt may have cost anything between the charge's low and high."""

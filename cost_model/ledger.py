@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from cost_model.causes import OUTPUT, REBUILDS, UNKNOWN, Cause
+from cost_model.causes import BESIDE, OUTPUT, REBUILDS, UNKNOWN, Cause
 from cost_model.errors import PriceMissing
 from cost_model.price_card import PriceCard
 from cost_model.tokens import CLASSES, PROMPT_CLASSES, Tokens
+from cost_model.usage.lines import Line
 
 Basis = Literal["reported", "arithmetic", "estimated"]
 """How a figure came about. reported: the provider's own number. arithmetic: exact, worked out of such numbers.
@@ -106,6 +107,24 @@ def charges(call: str, model: str, card: PriceCard, tokens: Tokens, stretches: S
         excess = low - read_low if known else Decimal(0)
         bill.append(Charge(call, number, model, line.token_class, line.cause, line.units, low, high, excess, basis))
     return tuple(bill)
+
+
+def beside_charges(call: str, first: int, lines: Sequence[Line]) -> tuple[Charge, ...]:
+    """What was billed beside the tokens of the call's model, as the lines `first` and following of its bill.
+
+    Raises ValueError for a line whose quantity or dollars are not known: such a call has no exact bill.
+    """
+    made = []
+    for number, line in enumerate(lines, start=first):
+        if line.quantity is None or line.usd is None or line.quantity != line.quantity.to_integral_value():
+            raise ValueError(f"{line.token_class} of {line.model} is no whole quantity with known dollars")
+        units = int(line.quantity)
+        made.append(
+            Charge(
+                call, number, line.model, line.token_class, BESIDE, units, line.usd, line.usd, Decimal(0), "reported"
+            )
+        )
+    return tuple(made)
 
 
 def usd_range(card: PriceCard, token_class: str, count: int, prompt_tokens: int) -> tuple[Decimal, Decimal]:

@@ -127,6 +127,15 @@ class PriceCard:
             tiers=tuple(tier for tier in tiers if tier.usd_per_mtok),
         )
 
+    def step(self, prompt_tokens: int) -> int:
+        """Which of its prices a prompt of this length has: 0 below the first tier."""
+        return sum(1 for tier in self.tiers if prompt_tokens > tier.above)
+
+    def for_prompt(self, prompt_tokens: int) -> "PriceCard":
+        """The card with the prices that a prompt of this length has, whatever is asked."""
+        prices = {name: self.price(name, prompt_tokens) for name in self.usd_per_mtok}
+        return replace(self, usd_per_mtok=prices, tiers=())
+
     def to_the_smallest_unit(self) -> "PriceCard":
         """The card with prices that multiplying made finer than PRICE_DECIMALS rounded to them, as a ledger needs."""
 

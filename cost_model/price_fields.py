@@ -35,7 +35,7 @@ def _token_class(value: object) -> object:
 
 Usd = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=10**6, decimal_places=PRICE_DECIMALS)]
 SearchUsd = Annotated[Decimal, BeforeValidator(_number), Field(ge=0, le=1000, decimal_places=PRICE_DECIMALS)]
-Factor = Annotated[Decimal, BeforeValidator(_number), Field(gt=0, le=100)]
+Factor = Annotated[Decimal, BeforeValidator(_number), Field(gt=0, le=100, decimal_places=PRICE_DECIMALS)]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 Prices = dict[Annotated[str, BeforeValidator(_token_class)], Usd]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from cost_model.call_fact import CallFact
-from cost_model.ledger import Basis, Charge, charges, unfinished_output, unknown_charges
+from cost_model.ledger import Basis, Charge, beside_charges, charges, unfinished_output, unknown_charges
 from cost_model.prefixes import Path, Prefixes, Write, touch, written_depth
 from cost_model.split import LaneState, split
 from cost_model.tokens import Tokens
@@ -105,6 +105,7 @@ def _explain_known(
     finished = call.outcome == "refused" or (call.outcome == "complete" and not call.output_untold)
     if not finished:
         bill = unfinished_output(bill, call.key, call.model, call.card, tokens, call.max_output_tokens)
+    bill = (*bill, *beside_charges(call.key, len(bill), call.beside))
     basis: Basis = "reported" if tokens == reported else "arithmetic"
     exact = finished and all(charge.usd_low == charge.usd_high for charge in bill)
     return replace(_result(call, idle_s, tokens, bill, exact=exact, basis=basis), unexplained_read=foreign)

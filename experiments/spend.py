@@ -11,12 +11,12 @@ from decimal import Decimal
 
 from agents.clock import Clock
 from cost_model.calls import Book, CallEnded, CallSent
-from cost_model.errors import OutputUntold, PriceMissing, UsageError
+from cost_model.errors import PriceMissing, UsageError
 from cost_model.policy import CachePolicy
 from cost_model.price_card import PriceCard
-from cost_model.usage import normalise
+from cost_model.usage import read_told
 from cost_model.usage.billed import billed_usd
-from cost_model.usage.fields import MOST_TOKENS
+from cost_model.usage.lines import book_usage
 from cost_model.writes import settle_writes
 from experiments.budget import MOST_USD, Budget
 from experiments.worst_case import bound_of
@@ -127,18 +127,13 @@ class SpendingBook:
         the stored call says why."""
         if call.usage is None:
             return None, False
-        whole = True
+        at = sent.requested_at
         try:
-            tokens = normalise(sent.flavour, call.usage)
-        except OutputUntold as error:
-            tokens, whole = error.told, False
-        except UsageError:
-            return None, False
-        if tokens.prompt + tokens.output > MOST_TOKENS:
-            return None, False
-        try:
-            card = self._card(sent.model, sent.requested_at)
-            settled = settle_writes(tokens, policy=self._policy(sent.model), lifetime=sent.lifetime, card=card)
-            return card.cost(settled), whole
-        except PriceMissing:
+            reading, untold = read_told(call.usage, sent.flavour)
+            booked = book_usage(reading, sent.model, self._card(sent.model, at), lambda model: self._card(model, at))
+            settled = settle_writes(
+                booked.tokens, policy=self._policy(sent.model), lifetime=sent.lifetime, card=booked.card
+            )
+            return booked.card.cost(settled) + booked.beside_usd, untold is None
+        except (UsageError, PriceMissing):
             return None, False

@@ -80,6 +80,24 @@ def read_usage(raw: Mapping[str, object], api: str | None = None) -> Reading:
     )
 
 
+def read_told(raw: Mapping[str, object], api: str | None = None) -> tuple[Reading, OutputUntold | None]:
+    """As `read_usage`; of a usage that tells all but its output, what it tells, and the complaint."""
+    try:
+        return read_usage(raw, api), None
+    except OutputUntold as error:
+        usage = UsageFields(raw)
+        reading = Reading(
+            api=api or recognise(raw)[0].NAME,
+            tokens=error.told,
+            modifiers=told_modifiers(usage),
+            traits=told_traits(usage),
+            bill=bill(raw),
+            untold=frozenset({"output"}),
+            steps=(error.told,),
+        )
+        return reading, error
+
+
 def normalise(flavour: str, raw: Mapping[str, object]) -> Tokens:
     """The tokens of one call that was billed by its tokens alone, at standard prices.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from cost_model.errors import UsageError
 from cost_model.price_card import PriceCard
 from cost_model.tokens import CLASSES, Tokens
 from cost_model.usage.hidden_writes import find_hidden_writes
@@ -71,6 +72,37 @@ def price_usage(
     if billed is not None and listed is not None and billed != listed:
         notes.append(f"the provider's bill, ${billed:f}, is not the list price, ${listed:f}")
     return PricedUsage(tokens, tuple(lines), listed, billed, card, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class BookedUsage:
+    """A call's usage as a ledger books it: the tokens as reported, the card that holds for them, what stands beside."""
+
+    tokens: Tokens
+    card: PriceCard
+    beside: tuple[Line, ...]
+
+    @property
+    def beside_usd(self) -> Decimal:
+        return known_usd(self.beside)
+
+
+def book_usage(reading: Reading, model: str, card: PriceCard, card_of: Callable[[str], PriceCard]) -> BookedUsage:
+    """The one card that prices every token of the call: its modifiers and the length of its steps worked in.
+
+    Raises PriceMissing for a modifier, another model or a unit without a price; UsageError where the steps of the call
+    have prices of different lengths of prompt, which no one card holds.
+    """
+    card = card.under(reading.modifiers, reading.traits).to_the_smallest_unit()
+    longest = max((step.prompt for step in reading.steps), default=0)
+    if len({card.step(step.prompt) for step in reading.steps}) > 1:
+        raise UsageError(
+            f"usage: its steps have prompts of up to {longest} tokens, some beyond a length at which prices change and "
+            "some not: no one price holds for them"
+        )
+    if len(reading.steps) > 1 and card.tiers:
+        card = card.for_prompt(longest)
+    return BookedUsage(reading.tokens, card, tuple(_beside(reading, model, card, card_of)))
 
 
 def unpriced(reading: Reading, model: str) -> PricedUsage:

@@ -6,16 +6,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from cost_model.errors import OutputUntold, PriceMissing
+from cost_model.errors import PriceMissing
 from cost_model.price_card import SELF_HOSTED, PriceCard
 from cost_model.prices import PriceBook
 from cost_model.tokens import Tokens
-from cost_model.usage import read_usage
-from cost_model.usage.billed import bill
+from cost_model.usage import read_told
 from cost_model.usage.document import FoundCall, calls_in
-from cost_model.usage.fields import UsageFields
 from cost_model.usage.lines import Line, PricedUsage, known_usd, price_usage, unpriced
-from cost_model.usage.modifiers import ORDINARY, told_modifiers, told_traits
+from cost_model.usage.modifiers import ORDINARY
 from cost_model.usage.reading import Quantity, Reading
 
 SELF_HOSTED_MODEL = "self-hosted"
@@ -64,9 +62,9 @@ def report(document: object, question: Question) -> dict[str, Any]:
     answers = [_answer(call, question) for call in found.calls]
     warnings = _counted(answer.warnings for answer in answers)
     if found.repeated:
-        warnings.append(f"{found.repeated} lines told of a call once more and are counted once")
+        warnings.append(f"{found.repeated} of the entries told of a call once more: each call is counted once")
     if found.skipped:
-        warnings.append(f"{found.skipped} entries without a usage were left out")
+        warnings.append(f"{found.skipped} of the entries hold no usage and were left out")
     whole = _totals(answers)
     if len(answers) > 1:
         whole["calls"] = [{**_names(answer), **_totals([answer])} for answer in answers]
@@ -86,7 +84,9 @@ def _answer(call: FoundCall, question: Question) -> _Answer:
         return _Answer(model or NO_MODEL, None, at, dict.fromkeys(_TOKEN_FIELDS), None, (why,))
     warnings: list[str] = []
     usage = _with_tier(call, question.tier, warnings)
-    reading = _read(usage, question.api, warnings)
+    reading, untold = read_told(usage, question.api)
+    if untold is not None:
+        warnings.append(f"the output is not known, at least {untold.told.output} tokens ({untold})")
     if call.output_untold:
         reading = replace(reading, untold=reading.untold | {"output"})
         warnings.append("the stream broke off: its output is not known")
@@ -100,22 +100,6 @@ def _answer(call: FoundCall, question: Question) -> _Answer:
     if "output" in reading.untold:
         tokens["reasoning"] = None
     return _Answer(model or NO_MODEL, reading.api, at, tokens, priced, tuple(warnings))
-
-
-def _read(usage: Mapping[str, object], api: str | None, warnings: list[str]) -> Reading:
-    try:
-        return read_usage(usage, api)
-    except OutputUntold as error:
-        warnings.append(f"the output is not known, at least {error.told.output} tokens ({error})")
-        return Reading(
-            api=api or "anthropic_messages",
-            tokens=error.told,
-            modifiers=told_modifiers(UsageFields(usage)),
-            traits=told_traits(UsageFields(usage)),
-            bill=bill(usage),
-            untold=frozenset({"output"}),
-            steps=(error.told,),
-        )
 
 
 def _with_tier(call: FoundCall, tier: str | None, warnings: list[str]) -> Mapping[str, object]:

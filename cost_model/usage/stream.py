@@ -66,7 +66,7 @@ class Stream:
         if kind == "gemini":
             # The last event of a stream may bring the counts alone.
             return self._candidates and not (self.ended and "candidates" in event)
-        return not (self.ended and kind == "llama_cpp")
+        return not (self.ended and kind in ("llama_cpp", "converse"))
 
     def add(self, event: Mapping[str, object]) -> None:
         message, response = _mapping(event.get("message")), _mapping(event.get("response"))
@@ -90,7 +90,7 @@ class Stream:
         candidates = event.get("candidates")
         self._candidates = self._candidates or candidates is not None
         finished = isinstance(candidates, list) and any(_mapping(c).get("finishReason") for c in candidates[:8])
-        self.ended = self.ended or finished or event.get("stop") is True
+        self.ended = self.ended or finished or event.get("stop") is True or bool(metadata)
 
     def whole_usage(self) -> dict[str, object] | None:
         """The usage as the readers of this package take it."""

@@ -108,8 +108,6 @@ def _read(file: str) -> str:
             raise DocumentError(f"{file}: longer than {MOST_BYTES >> 20} MiB; give less of it at a time")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise DocumentError(
-            f"{file}: cannot be read ({error.strerror or error}); give a file or -"
-        ) from None
+        raise DocumentError(f"{file}: cannot be read ({error.strerror or error}); give a file or -") from None
     except UnicodeDecodeError as error:
         raise DocumentError(f"{file}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from cost_model.price_card import PriceCard, PriceTier
+from cost_model.price_modifier import PriceModifier
 from experiments.store.journal import encode, iso
 from experiments.store.rows import Row
 
@@ -59,6 +60,11 @@ def _rows(experiment: str, card: PriceCard) -> list[Row]:
         for above, prices in steps
         for name, price in prices.items()
     ]
+    lines += [
+        {"above": 0, "token_class": f"{what}{_IF}{modifier.name}={modifier.value}", "usd_per_mtok": format(amount, "f")}
+        for modifier in card.modifiers
+        for what, amount in _told(modifier)
+    ]
     digest = hashlib.sha256(encode({**common, "lines": lines})).hexdigest()[:16]
     return [{**common, "card": digest, **line} for line in lines]
 
@@ -72,8 +78,11 @@ def _cards(rows: Iterable[Row]) -> list[PriceCard]:
 
 def _card(lines: list[Row]) -> PriceCard:
     steps: dict[int, dict[str, Decimal]] = {}
+    conditions: dict[str, dict[str, Decimal]] = {}
     for line in lines:
-        steps.setdefault(int(str(line["above"])), {})[str(line["token_class"])] = Decimal(str(line["usd_per_mtok"]))
+        what, _, condition = str(line["token_class"]).partition(_IF)
+        into = conditions.setdefault(condition, {}) if condition else steps.setdefault(int(str(line["above"])), {})
+        into[what] = Decimal(str(line["usd_per_mtok"]))
     first = lines[0]
     return PriceCard(
         ref=str(first["price"]),
@@ -82,7 +91,23 @@ def _card(lines: list[Row]) -> PriceCard:
         valid_until=_moment(first["valid_until"]),
         usd_per_mtok=steps.pop(0, {}),
         tiers=tuple(PriceTier(above, prices) for above, prices in sorted(steps.items())),
+        modifiers=tuple(_modifier(condition, told) for condition, told in conditions.items()),
     )
+
+
+_TIMES = "times"
+_IF = " if "
+"""A row "times if service_tier=batch" holds a factor, "cache_read if cache_type=ephemeral" another price."""
+
+
+def _told(modifier: PriceModifier) -> list[tuple[str, Decimal]]:
+    factor = [] if modifier.times is None else [(_TIMES, modifier.times)]
+    return [*factor, *modifier.usd_per_mtok.items()]
+
+
+def _modifier(condition: str, told: dict[str, Decimal]) -> PriceModifier:
+    name, _, value = condition.partition("=")
+    return PriceModifier(name, value, told.get(_TIMES), {what: usd for what, usd in told.items() if what != _TIMES})
 
 
 def _moment(value: object) -> datetime | None:

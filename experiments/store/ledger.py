@@ -8,7 +8,7 @@ from decimal import Decimal
 import orjson
 
 from cost_model.call_fact import CallFact
-from cost_model.errors import OutputUntold, PriceMissing, UsageError
+from cost_model.errors import PriceMissing, UsageError
 from cost_model.ledger import Charge
 from cost_model.policies import POLICIES
 from cost_model.prefixes import PromptBlock
@@ -16,9 +16,9 @@ from cost_model.price_card import SELF_HOSTED, PriceCard
 from cost_model.prompt import PromptRange
 from cost_model.scope import ExplainedCall, explain
 from cost_model.tokens import Tokens
-from cost_model.usage import normalise
+from cost_model.usage import read_told
 from cost_model.usage.billed import billed_usd
-from cost_model.usage.fields import MOST_TOKENS
+from cost_model.usage.lines import BookedUsage, book_usage
 from cost_model.writes import settle_writes
 from experiments.errors import JournalDamaged
 from experiments.store.cards import Cards
@@ -114,9 +114,11 @@ def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBloc
     blocks, count = recorded.get((row["lane"], row["version"]), ()), _int(row["blocks"])
     if count > len(blocks):
         raise JournalDamaged(f"the call {row['key']} was sent with block {len(blocks)} that was never recorded")
-    tokens, untold, billed = _usage(row)
     policy, card = POLICIES[facts.of(model).cache], facts.card(model, requested_at)
-    if tokens is not None:
+    booked, untold, billed = _usage(row, card, facts)
+    tokens = None if booked is None else booked.tokens
+    if booked is not None and tokens is not None:
+        card = booked.card
         try:
             card.cost(settle_writes(tokens, policy=policy, lifetime=lifetime, card=card))
         except PriceMissing as missing:
@@ -138,12 +140,13 @@ def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBloc
         max_output_tokens=None if most is None else _int(most),
         billed_usd=billed,
         output_untold=untold,
+        beside=() if booked is None else booked.beside,
     )
 
 
-def _usage(row: Row) -> tuple[Tokens | None, bool, Decimal | None]:
-    """Tokens, whether their output is untold, and the bill; tokens and bill are None when the provider did not tell
-    them, or told what cannot be. `usage_error` says why."""
+def _usage(row: Row, card: PriceCard, facts: Facts) -> tuple[BookedUsage | None, bool, Decimal | None]:
+    """What is billed, whether its output is untold, and the bill; usage and bill are None when the provider did not
+    tell them, or told what cannot be or has no price. `usage_error` says why."""
     raw = row["usage"]
     if isinstance(raw, str):
         raw = orjson.loads(raw)
@@ -152,17 +155,15 @@ def _usage(row: Row) -> tuple[Tokens | None, bool, Decimal | None]:
     if not isinstance(raw, Mapping):
         row["usage_error"] = f"usage is {type(raw).__name__}, not an object"
         return None, False, None
-    tokens, untold, billed, wrong = None, False, None, []
+    booked, untold, billed, wrong = None, False, None, []
+    at = facts.prices_at or _moment(row["requested_at"])
     try:
-        tokens = normalise(str(row["flavour"]), raw)
-    except OutputUntold as error:
-        tokens, untold = error.told, True
+        reading, complaint = read_told(raw, str(row["flavour"]))
+        booked = book_usage(reading, str(row["model"]), card, lambda model: facts.cards.card(model, at))
+        untold = complaint is not None
+        wrong += [str(complaint)] if complaint is not None else []
+    except (UsageError, PriceMissing) as error:
         wrong.append(str(error))
-    except UsageError as error:
-        wrong.append(str(error))
-    if tokens is not None and tokens.prompt + tokens.output > MOST_TOKENS:
-        tokens = None
-        wrong.append(f"usage: more than {MOST_TOKENS} tokens in one call")
     try:
         billed = billed_usd(raw)
     except UsageError as error:
@@ -170,8 +171,8 @@ def _usage(row: Row) -> tuple[Tokens | None, bool, Decimal | None]:
     if billed is not None and billed >= MOST_USD:
         billed = None
         wrong.append(f"usage: a bill of ${MOST_USD} or more for one call")
-    row["usage_error"] = "; ".join(wrong) or None
-    return tokens, untold, billed
+    row["usage_error"] = "; ".join(dict.fromkeys(wrong)) or None
+    return booked, untold, billed
 
 
 def _computed(call: ExplainedCall) -> Row:
