@@ -14,6 +14,7 @@ from cost_model.policies import POLICIES, charged_classes
 from cost_model.price_card import PRICE_DECIMALS, SELF_HOSTED, PriceCard, PriceTier
 from cost_model.prices import PriceBook
 from cost_model.tokens import CLASSES, Tokens
+from experiments.cli import main
 
 DAY = datetime(2026, 11, 24, 12, tzinfo=UTC)
 BOOK = PriceBook()
@@ -189,6 +190,7 @@ def test_an_own_price_wins_over_the_list_and_a_later_file_over_an_earlier(tmp_pa
     assert cards[0].valid_until == datetime(2026, 11, 1, tzinfo=UTC)
 
 
+RULE = '[[modifier]]\nmodels = ["m*"]\nservice_tier = "batch"\nsource = "s"\ntimes = 0.5\n'
 GOOD = '[[price]]\nmodel = "m"\nsource = "s"\nusd_per_mtok = { input = 1, output = 2 }\n'
 
 
@@ -234,6 +236,15 @@ GOOD = '[[price]]\nmodel = "m"\nsource = "s"\nusd_per_mtok = { input = 1, output
         ),
         (GOOD + "peaks = [{ days = ['monday'], start = 01:00:00, end = 04:00:00, times = 2 }]\n", "peaks.0.days.0"),
         (GOOD + GOOD, "entry 2 (m): valid_from: is the same as in entry 1"),
+        (GOOD + "web_search_per_1k = -1\n", "entry 1 (m): web_search_per_1k: "),
+        (RULE.replace("times = 0.5", ""), "[[modifier]] entry 1 (['m*']): says neither `times` nor a price"),
+        (RULE.replace("times = 0.5", "times = 0"), "[[modifier]] entry 1 (['m*']): times: "),
+        (RULE.replace("times = 0.5", "times = nan"), "[[modifier]] entry 1 (['m*']): times: "),
+        (RULE + 'speed = "fast"\n', "names several conditions (service_tier, speed)"),
+        (RULE + "valid_from = 2026-02-01\nvalid_until = 2026-01-01\n", "valid_from must be before valid_until"),
+        (RULE + "tier = 1\n", "[[modifier]] entry 1 (['m*']): tier: is not a field of a price file; known: "),
+        (RULE.replace('models = ["m*"]', ""), "[[modifier]] entry 1 (no model): models: is missing"),
+        (RULE + "usd_per_mtok = { output = 0 }\n", "usd_per_mtok.output must be above 0"),
     ],
 )
 def test_a_wrong_price_file_is_named_with_entry_and_field(tmp_path: Path, text: str, complaint: str) -> None:
@@ -259,3 +270,80 @@ def test_a_price_file_without_end_is_refused() -> None:
 def test_prices_are_never_asked_for_at_a_time_without_a_zone() -> None:
     with pytest.raises(ValueError, match="aware"):
         BOOK.card("gpt-5", datetime(2026, 11, 24))  # noqa: DTZ001 - the wrong kind of time is the point
+
+
+def test_a_contract_and_a_region_of_one_s_own_are_priced_from_a_file(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "own.toml",
+        GOOD + RULE + '[[modifier]]\nmodels = ["m", "openai:gpt-5"]\nsource = "contract"\ntimes = 0.9\n'
+        '[[modifier]]\nmodels = ["m"]\nsource = "contract"\nvalid_from = 2026-12-01\ntimes = 0.8\n'
+        "usd_per_mtok = { cache_read = 0.5 }\nweb_search_per_1k = 5\n",
+    )
+    book = PriceBook([file])
+    card = book.card("m", DAY)
+    assert (card.price("input", 9), card.valid_until) == (Decimal("0.9"), datetime(2026, 12, 1, tzinfo=UTC))
+    assert card.under({"service_tier": "batch"}).price("output", 9) == Decimal("0.9")
+    assert book.card("gpt-5", DAY).price("input", 9) == Decimal("1.125")
+    later = book.card("m", datetime(2026, 12, 1, tzinfo=UTC))
+    # Of two contracts the later one in the file holds, once.
+    assert [later.price(name, 9) for name in ("input", "cache_read")] == [Decimal("0.8"), Decimal("0.4")]
+    assert later.usd("web_search", 1000, 0) == 5
+
+
+def test_a_later_file_wins_over_the_shipped_modifier(tmp_path: Path) -> None:
+    file = write(tmp_path / "own.toml", RULE.replace("m*", "claude-*").replace("0.5", "0.25"))
+    card = PriceBook([file]).card("claude-opus-5-5", DAY)
+    assert card.under({"service_tier": "batch"}).price("input", 9) == 1
+    assert BOOK.card("claude-opus-5-5", DAY).under({"service_tier": "batch"}).price("input", 9) == 2
+
+
+def test_a_modifier_reprices_every_length_of_the_prompt() -> None:
+    card = BOOK.card("gpt-6-sol", DAY).under({"service_tier": "flex"})
+    assert [card.price("output", n) for n in (272_000, 272_001)] == [5, Decimal("7.5")]
+
+
+@pytest.mark.parametrize(
+    ("ref", "usd"),
+    [
+        ("eu.anthropic.claude-opus-4-5-20251101-v1:0", "5.5"),
+        ("global.anthropic.claude-opus-4-5-20251101-v1:0", "5"),
+        ("anthropic/claude-haiku-4.5", "1"),
+        ("anthropic/claude-3-7-sonnet", "3"),
+    ],
+)
+def test_the_ids_of_resellers_are_found_at_their_prices(ref: str, usd: str) -> None:
+    assert BOOK.card(ref, DAY).price("input", 10) == Decimal(usd)
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["prices", "show", *arguments])
+    said = capsys.readouterr()
+    return int(end.value.code or 0), said.out, said.err
+
+
+def test_prices_show_tells_price_source_and_dates(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = shown(capsys, "deepseek-v4-flash", "--at", "2026-11-24T02:00")
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.startswith("input"))
+    for told in ("0.3 ", "2026-11-24 01:00Z", "2026-11-24 04:00Z", "DeepSeek list price 2026-09-10, x2 in peak hours"):
+        assert told in line
+    code, out, _ = shown(capsys, "gpt-5.5", "--at", "2026-11-24", "--json")
+    told = json.loads(out)
+    assert told["usd_per_million_units"]["input"] == "5"
+    assert told["tiers"][0] == {
+        "above_prompt_tokens": 272_000,
+        "usd_per_million_units": {"input": "10", "cache_read": "1", "output": "45"},
+    }
+    assert told["source"].startswith("genai-prices ")
+    assert {"field": "service_tier", "value": "flex", "times": "0.5", "usd_per_million_units": {}} in told["modifiers"]
+
+
+def test_prices_show_has_zero_for_what_is_self_hosted_and_no_word_for_what_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "declared self_hosted" in shown(capsys, "self-hosted")[1]
+    assert shown(capsys, "no-such-model")[0] == 2
+    code, out, err = shown(capsys, "azure:mai-ds-r1:free")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "no price by the token" in err

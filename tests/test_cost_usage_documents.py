@@ -21,6 +21,7 @@ MODEL = "claude-opus-5-5"
 USAGE = {"input_tokens": 1000, "cache_read_input_tokens": 2000, "output_tokens": 100}
 USD = Decimal("0.0064")
 COUNT = st.integers(0, 10**6)
+CALL = st.tuples(COUNT, COUNT, COUNT, st.sampled_from([MODEL, "gpt-5", "claude-haiku-4-5"]))
 
 
 def told(document: object, model: str | None = MODEL, **more: Any) -> dict[str, Any]:
@@ -233,7 +234,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(JSON)
 def test_whatever_stands_in_a_document_is_answered_or_refused_in_words(document: Any) -> None:
     try:

@@ -1,0 +1,172 @@
+"""Calls billed for more than their own tokens, or at other than standard prices, in the ledger and the store."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cost_model.price_card import PriceCard, PriceTier
+from cost_model.price_modifier import PriceModifier
+from cost_model.prices import PriceBook
+from cost_model.scope import explain
+from cost_model.tokens import CLASSES, Tokens
+from cost_model.usage import read_usage
+from cost_model.usage.lines import Line, book_usage
+from experiments.store.cards import Cards
+from experiments.store.journal import Journal, journal_folder
+from experiments.store.store import Store
+from experiments.store.trial import TrialJournal
+from tests.cost_calls import OPUS, call, causes
+from tests.store_trials import EPOCH, MODELS, ask, ended, sent, small_plan
+
+BOOK = PriceBook()
+PLAN = small_plan()
+STEP = {"input_tokens": 1000, "output_tokens": 100}
+ADVISOR = {"type": "advisor_message", "model": "claude-haiku-4-5", "input_tokens": 3000, "output_tokens": 200}
+COUNT = st.integers(0, 10**6)
+CALL = st.tuples(
+    st.tuples(COUNT, COUNT, COUNT, COUNT), COUNT, st.integers(0, 20), st.sampled_from(["planner", "worker"])
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.lists(CALL, min_size=1, max_size=3))
+def test_charges_sum_to_the_call_and_calls_to_their_roles(
+    calls: list[tuple[tuple[int, int, int, int], int, int, str]],
+) -> None:
+    facts, expected = [], Counter[str]()
+    for number, ((plain, read, written, output), advised, searches, role) in enumerate(calls):
+        tokens = Tokens(input=plain, cache_read=read, cache_write_5m=written, output=output)
+        beside = [
+            Line("input", Decimal(advised), "token", "other", Decimal(advised) * 3 / 10**6),
+            Line("web_search", Decimal(searches), "search", "opus", Decimal(searches) / 100),
+        ]
+        facts.append(call(number * 20, "head" + " a" * number, tokens, key=str(number), lane=role, beside=beside))
+        # In millionths of a millionth of a dollar, by hand.
+        expected[role] += plain * 4_000_000 + read * 200_000 + written * 5_000_000 + output * 20_000_000
+        expected[role] += advised * 3_000_000 + searches * 10**10
+    lanes = {fact.key: fact.lane for fact in facts}
+    booked = Counter[str]()
+    for explained in explain(facts):
+        assert explained.list_usd == sum(charge.usd_low for charge in explained.charges)
+        assert [charge.line for charge in explained.charges] == list(range(len(explained.charges)))
+        prompt = sum(count for cause, count in causes(explained).items() if cause != "beside")
+        assert explained.tokens is not None
+        assert prompt == explained.tokens.prompt
+        booked[lanes[explained.key]] += int(explained.list_usd.scaleb(12))
+    assert booked == expected
+
+
+def test_what_stands_beside_has_a_cause_and_a_model_of_its_own() -> None:
+    beside = [Line("output", Decimal(531), "token", "other", Decimal("0.01062"))]
+    explained = explain([call(0, "head", Tokens(input=10, output=1), beside=beside)])[0]
+    last = explained.charges[-1]
+    assert (last.model, last.token_class, last.cause, last.units) == ("other", "output", "beside", 531)
+    assert (last.usd_low, last.usd_high, last.excess_usd) == (Decimal("0.01062"), Decimal("0.01062"), 0)
+    assert explained.list_usd == explained.cost_usd == OPUS.cost(Tokens(input=10, output=1)) + Decimal("0.01062")
+
+
+def test_an_output_that_broke_off_keeps_what_stands_beside_it() -> None:
+    beside = [Line("web_search", Decimal(1), "search", "opus", Decimal("0.01"))]
+    explained = explain([call(0, "head", Tokens(input=10, output=1), beside=beside, outcome="cut")])[0]
+    assert explained.charges[-1].usd_low == Decimal("0.01")
+    assert explained.cost_usd is None
+    assert explained.cost_low_usd == OPUS.cost(Tokens(input=10, output=1)) + Decimal("0.01")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    registered = Store(tmp_path / "test.duckdb")
+    registered.register(PLAN, MODELS)
+    return registered
+
+
+async def book(store: Store, usage: dict[str, Any]) -> None:
+    async with Journal(journal_folder(store.path) / "run.jsonl") as journal:
+        trial = TrialJournal(journal, PLAN.trials[0].id, 1)
+        await trial.attempt_started(started_at=EPOCH, wall_started_at=EPOCH, backend="bubblewrap")
+        trial.message("solo", 0, 0, "system", "x", "head", 10)
+        one = sent(trial.trial_id, 1, 0, EPOCH, blocks=1)
+        await trial.sent(one)
+        trial.ended(ended(one, usage))
+    store.recover()
+
+
+@pytest.mark.parametrize(
+    ("usage", "usd"),
+    [
+        (STEP, "0.006"),
+        ({**STEP, "service_tier": "batch"}, "0.003"),
+        ({**STEP, "service_tier": "batch", "inference_geo": "us"}, "0.0033"),
+        ({**STEP, "speed": "fast"}, "0.012"),
+        ({**STEP, "server_tool_use": {"web_search_requests": 2}}, "0.026"),
+        ({**STEP, "iterations": [{"type": "message", **STEP}, ADVISOR]}, "0.010"),
+        ({**STEP, "iterations": [{"type": "message", **STEP}, ADVISOR], "service_tier": "batch"}, "0.005"),
+        ({**STEP, "iterations": [{"type": "compaction", **STEP}, {"type": "message", **STEP}]}, "0.012"),
+    ],
+)
+async def test_a_stored_call_costs_what_its_usage_tells_now_and_when_it_is_booked_again(
+    store: Store, usage: dict[str, Any], usd: str
+) -> None:
+    await book(store, usage)
+    calls = "SELECT list_usd, cost_usd, cost_low_usd, cost_high_usd, usage_error FROM calls"
+    charges = "SELECT * FROM charges ORDER BY line"
+    first = ask(store, calls).rows, ask(store, charges).rows
+    assert first[0] == [(Decimal(usd),) * 4 + (None,)]
+    assert ask(store, "SELECT sum(usd_low), sum(usd_high) FROM charges").rows == [(Decimal(usd), Decimal(usd))]
+    store.rebuild_charges("demo")
+    assert (ask(store, calls).rows, ask(store, charges).rows) == first
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        ({**STEP, "service_tier": "priority"}, "service_tier is 'priority'"),
+        ({**STEP, "iterations": [{"type": "message", **STEP}, {**ADVISOR, "model": "no-such"}]}, "'no-such'"),
+        ({**STEP, "iterations": [{"type": "message", **STEP}, {**ADVISOR, "model": None}]}, "billed apart"),
+    ],
+)
+async def test_a_call_without_a_price_is_a_range_and_says_why(store: Store, usage: dict[str, Any], told: str) -> None:
+    await book(store, usage)
+    ((usd, low, high, error),) = ask(store, "SELECT cost_usd, cost_low_usd, cost_high_usd, usage_error FROM calls").rows
+    assert usd is None
+    assert 0 <= low < high
+    assert told in error
+
+
+def test_a_stored_card_comes_back_with_its_tiers_and_modifiers() -> None:
+    card = PriceCard(
+        "m", "s", None, datetime(2026, 12, 1, tzinfo=UTC),
+        {"input": Decimal("1"), "output": Decimal("2"), "web_search": Decimal(10_000)},
+        (PriceTier(9, {"input": Decimal("3")}),),
+        (
+            PriceModifier("service_tier", "batch", Decimal("0.5")),
+            PriceModifier("cache_type", "a=b if c", None, {"input": Decimal("0.25")}),
+        ),
+    )  # fmt: skip
+
+    class Shelf:
+        def card(self, ref: str, at: datetime) -> PriceCard:
+            return card
+
+    cards = Cards("demo", [], Shelf)  # type: ignore[arg-type]  # a book of one card
+    assert cards.card("m", EPOCH) is card
+    rows = [{**row, "valid_until": card.valid_until} for row in cards.new_rows()]
+    assert Cards("demo", rows, Shelf).card("m", EPOCH) == card  # type: ignore[arg-type]
+    assert len({(row["card"], row["above"], row["token_class"]) for row in rows}) == len(rows)
+
+
+def test_prices_finer_than_the_smallest_unit_are_rounded_once_so_that_sums_are_exact() -> None:
+    fine = PriceCard(
+        "m", "s", None, None, {"input": Decimal("0.003625"), "output": Decimal("0.000001")}, (),
+        (PriceModifier("inference_geo", "us", Decimal("1.1")),),
+    )  # fmt: skip
+    reading = read_usage({"input_tokens": 7, "output_tokens": 3, "inference_geo": "us"})
+    booked = book_usage(reading, "m", fine, lambda name: fine)
+    assert booked.card.usd_per_mtok == {"input": Decimal("0.003988"), "output": Decimal("0.000001")}
+    assert all(booked.card.usd(name, 1, 0) == round(booked.card.usd(name, 1, 0), 12) for name in CLASSES[-2:])
