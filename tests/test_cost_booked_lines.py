@@ -67,7 +67,7 @@ def test_what_stands_beside_has_a_cause_and_a_model_of_its_own() -> None:
     explained = explain([call(0, "head", Tokens(input=10, output=1), beside=beside)])[0]
     last = explained.charges[-1]
     assert (last.model, last.token_class, last.cause, last.units) == ("other", "output", "beside", 531)
-    assert (last.usd_low, last.usd_high, last.excess_usd) == (Decimal("0.01062"), Decimal("0.01062"), 0)
+    assert (last.usd_low, last.usd_high, last.excess_usd) == (Decimal("0.01062"), Decimal("0.01062"), Decimal(0))
     assert explained.list_usd == explained.cost_usd == OPUS.cost(Tokens(input=10, output=1)) + Decimal("0.01062")
 
 

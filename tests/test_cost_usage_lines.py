@@ -229,9 +229,9 @@ def test_a_read_that_the_server_does_not_tell_is_unknown_and_has_no_price(null: 
     assert reading.untold == {"cache_read"}
     made = priced(raw, "gpt-5")
     assert made.usd is None
-    by_class = {line.token_class: (line.quantity, line.usd) for line in made.lines}
-    assert by_class["cache_read"] == (None, None)
-    assert by_class["input"] == (1000, None)
+    by_class = {line.token_class: line for line in made.lines}
+    assert (by_class["cache_read"].quantity, by_class["cache_read"].usd) == (None, None)
+    assert (by_class["input"].quantity, by_class["input"].usd) == (Decimal(1000), None)
     own = price_usage(reading, "self-hosted", SELF_HOSTED, lambda name: SELF_HOSTED)
     assert own.usd == 0
     same = PriceCard("m", "s", None, None, {"input": Decimal(1), "output": Decimal(2)})

@@ -12,7 +12,7 @@ from decimal import Decimal
 from cost_model.errors import OutputUntold
 from cost_model.tokens import CLASSES, Tokens
 from cost_model.usage.fields import UsageFields
-from cost_model.usage.reading import Counted, Quantity
+from cost_model.usage.reading import Counted, Quantity, searches
 
 NAME = "anthropic_messages"
 
@@ -36,7 +36,7 @@ def count(usage: UsageFields) -> Counted:
     OutputUntold when only the output is missing. Writes whose lifetime the usage does not tell are
     `cache_write_unknown`.
     """
-    beside = _searches(usage)
+    beside = searches(usage)
     iterations = usage.raw.get("iterations")
     if iterations is None or iterations == []:
         if usage.count("output_tokens") is None:
@@ -82,11 +82,6 @@ def _of_another_model(usage: UsageFields, where: str, model: object, step: Token
         raise usage.error(f"{where}.model must name the model that it is billed as: it is billed apart from the call's")
     counts = ((name, step.of(name)) for name in CLASSES)
     return tuple(Quantity(name, Decimal(count), "token", model, step.prompt) for name, count in counts if count)
-
-
-def _searches(usage: UsageFields) -> tuple[Quantity, ...]:
-    searches = usage.inside("server_tool_use").count("web_search_requests")
-    return (Quantity("web_search", Decimal(searches), "search"),) if searches else ()
 
 
 def _output_untold(usage: UsageFields) -> OutputUntold:

@@ -93,14 +93,15 @@ def book_usage(reading: Reading, model: str, card: PriceCard, card_of: Callable[
     Raises PriceMissing for a modifier, another model or a unit without a price; UsageError where the steps of the call
     have prices of different lengths of prompt, which no one card holds.
     """
-    card = card.under(reading.modifiers, reading.traits).to_the_smallest_unit()
-    longest = max((step.prompt for step in reading.steps), default=0)
-    if len({card.step(step.prompt) for step in reading.steps}) > 1:
-        raise UsageError(
-            f"usage: its steps have prompts of up to {longest} tokens, some beyond a length at which prices change and "
-            "some not: no one price holds for them"
-        )
+    if reading.modifiers or reading.traits:
+        card = card.under(reading.modifiers, reading.traits).to_the_smallest_unit()
     if len(reading.steps) > 1 and card.tiers:
+        longest = max(step.prompt for step in reading.steps)
+        if len({card.step(step.prompt) for step in reading.steps}) > 1:
+            raise UsageError(
+                f"usage: its steps have prompts of up to {longest} tokens, some beyond a length at which prices change "
+                "and some not: no one price holds for them"
+            )
         card = card.for_prompt(longest)
     return BookedUsage(reading.tokens, card, tuple(_beside(reading, model, card, card_of)))
 

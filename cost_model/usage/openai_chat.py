@@ -5,12 +5,11 @@ A llama.cpp server also keeps `timings` (here as a field of the usage), whose `p
 """
 
 from collections.abc import Mapping
-from decimal import Decimal
 
 from cost_model.tokens import Tokens
 from cost_model.usage.fields import UsageFields
 from cost_model.usage.openai_responses import split_writes
-from cost_model.usage.reading import Counted, Quantity
+from cost_model.usage.reading import Counted, searches
 
 NAME = "openai_chat"
 
@@ -24,8 +23,7 @@ def count(usage: UsageFields) -> Counted:
 
     A server that would tell its cached tokens and was not asked to sends null for them: then `cache_read` is untold.
     """
-    searches = usage.inside("server_tool_use").count("web_search_requests")
-    beside = (Quantity("web_search", Decimal(searches), "search"),) if searches else ()
+    beside = searches(usage)
     untold = frozenset({"cache_read"}) if _read_untold(usage) else frozenset()
     return Counted(_tokens(usage), beside, untold, written_told=_writes_told(usage))
 
@@ -68,17 +66,17 @@ def _read(usage: UsageFields, prompt: int) -> int:
         if miss > prompt:
             raise usage.error(f"cache misses ({miss}) exceed prompt_tokens ({prompt})")
         hit = prompt - miss
-    return _agreed(usage, "cached tokens", {**_reads(usage), "prompt_cache_hit_tokens": hit})
+    return _agreed(usage, "cached tokens", _reads(usage, hit))
 
 
-def _reads(usage: UsageFields) -> dict[str, int | None]:
-    """What was read, by the places in which it may stand."""
+def _reads(usage: UsageFields, hit: int | None) -> dict[str, int | None]:
+    """What was read, by the places in which it may stand; `hit` is DeepSeek's, told or worked out of the misses."""
     return {
         "prompt_tokens_details.cached_tokens": usage.inside("prompt_tokens_details").count("cached_tokens"),
         "prompt_token_details.cached_tokens": usage.inside("prompt_token_details").count("cached_tokens"),
         "num_cached_tokens": usage.count("num_cached_tokens"),
         "cached_tokens": usage.count("cached_tokens"),
-        "prompt_cache_hit_tokens": usage.count("prompt_cache_hit_tokens"),
+        "prompt_cache_hit_tokens": hit,
         "cache_read_input_tokens": usage.count("cache_read_input_tokens"),
         "timings.cache_n": usage.inside("timings").count("cache_n"),
     }
@@ -86,19 +84,25 @@ def _reads(usage: UsageFields) -> dict[str, int | None]:
 
 def _read_untold(usage: UsageFields) -> bool:
     """Whether a place for the cached tokens is there and null, and no other place tells them."""
-    if any(told is not None for told in (*_reads(usage).values(), usage.count("prompt_cache_miss_tokens"))):
+    details = usage.raw.get("prompt_tokens_details", _NO_DETAILS)
+    if details is not None and not (isinstance(details, Mapping) and details.get("cached_tokens", 0) is None):
         return False
-    details = usage.raw.get("prompt_tokens_details", {})
-    return details is None or (isinstance(details, Mapping) and "cached_tokens" in details)
+    hit, miss = usage.count("prompt_cache_hit_tokens"), usage.count("prompt_cache_miss_tokens")
+    return miss is None and all(told is None for told in _reads(usage, hit).values())
 
 
-_WRITTEN = ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+_NO_DETAILS: Mapping[str, object] = {}
+_WRITTEN = {
+    f"prompt_tokens_details.{name}": name
+    for name in ("cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens")
+}
+"""What was written, by the places in which it may stand."""
 
 
 def _writes_told(usage: UsageFields) -> bool:
-    details = usage.inside("prompt_tokens_details")
-    told = any(details.count(name) is not None for name in _WRITTEN)
-    return told or usage.count("cache_creation_input_tokens") is not None or "cache_creation" in usage.raw
+    details = usage.raw.get("prompt_tokens_details")
+    places = (usage.raw, details) if isinstance(details, Mapping) else (usage.raw,)
+    return any(place.get(name) is not None for place in places for name in (*_WRITTEN.values(), "cache_creation"))
 
 
 def _writes(usage: UsageFields) -> dict[str, int]:
@@ -113,7 +117,7 @@ def _writes(usage: UsageFields) -> dict[str, int]:
         usage,
         "written tokens",
         {
-            **{f"prompt_tokens_details.{name}": details.count(name) for name in _WRITTEN},
+            **{place: details.count(name) for place, name in _WRITTEN.items()},
             "cache_creation_input_tokens": usage.count("cache_creation_input_tokens"),
             "the sum by lifetime": sum(split.values()) if split else None,
         },

@@ -61,6 +61,14 @@ class Counted:
     steps: tuple[Tokens, ...] = ()
 
 
+def searches(usage: UsageFields) -> tuple[Quantity, ...]:
+    """The web searches that the provider made for the call, where it tells them; its fetches are free."""
+    if usage.raw.get("server_tool_use") is None:
+        return ()
+    made = usage.inside("server_tool_use").count("web_search_requests")
+    return (Quantity("web_search", Decimal(made), "search"),) if made else ()
+
+
 class Shape(Protocol):
     """One API's usage object. A module of this package that has these three names is one."""
 
