@@ -29,7 +29,7 @@ def told_modifiers(usage: UsageFields) -> dict[str, str]:
 def told_traits(usage: UsageFields) -> dict[str, str]:
     """The kind of cache that was used, where the details of the prompt tell it."""
     details = usage.raw.get("prompt_tokens_details")
-    if not isinstance(details, Mapping):
+    if type(details) is not dict and not isinstance(details, Mapping):
         return {}
     told = {name: details.get(name) for name in TRAITS}
     return {name: value for name, value in told.items() if isinstance(value, str) and 0 < len(value) <= 40}

@@ -99,14 +99,21 @@ _WRITTEN = {
 """What was written, by the places in which it may stand."""
 
 
+_SPLITS = ("cache_creation", "cache_creation_token_details", "cache_write_tokens_details")
+
+
 def _writes_told(usage: UsageFields) -> bool:
     details = usage.raw.get("prompt_tokens_details")
-    places = (usage.raw, details) if isinstance(details, Mapping) else (usage.raw,)
-    return any(place.get(name) is not None for place in places for name in (*_WRITTEN.values(), "cache_creation"))
+    if any(usage.raw.get(name) is not None for name in ("cache_creation_input_tokens", "cache_creation")):
+        return True
+    names = (*_WRITTEN.values(), *_SPLITS)
+    return isinstance(details, Mapping) and any(details.get(name) is not None for name in names)
 
 
 def _writes(usage: UsageFields) -> dict[str, int]:
     """Tokens written, by class: of a lifetime that the usage tells, else of one that only the request knows."""
+    if not _writes_told(usage):
+        return {}
     details = usage.inside("prompt_tokens_details")
     by_lifetime = {
         "cache_write_5m": _ephemeral(usage, details, "5m"),
