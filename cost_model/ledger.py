@@ -4,6 +4,7 @@ Both split the same prompt by position. What is read stands at its head, then wh
 then plain input; causes are stretches of it. A charge is one overlap of the two, so both margins come out exactly.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -142,6 +143,12 @@ DENSE_TOKENS_PER_BYTE = Decimal("0.5")
 
 SPARSE_TOKENS_PER_BYTE = Decimal("0.125")
 """Fewer hardly come out of it."""
+
+
+def output_range(heard_bytes: int) -> tuple[int, int]:
+    """The fewest and the most tokens that so many bytes of an answer hardly fall short of, or exceed."""
+    return math.floor(heard_bytes * SPARSE_TOKENS_PER_BYTE), math.ceil(heard_bytes * DENSE_TOKENS_PER_BYTE)
+
 
 MOST_OUTPUT_TOKENS = 128_000
 """Taken as the longest possible answer where the request set no limit."""

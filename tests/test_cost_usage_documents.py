@@ -133,6 +133,25 @@ def test_a_stream_that_broke_off_in_its_answer_leaves_its_output_open() -> None:
     assert told([cut], "gpt-5")["tokens"]["output"] is None
 
 
+@pytest.mark.parametrize(
+    "piece",
+    [
+        {"choices": [{"delta": {"content": "x" * 800}}]},
+        {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": "x" * 800}}]}}]},
+        {"type": "response.output_text.delta", "delta": "x" * 800},
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "x" * 800}},
+        {"candidates": [{"content": {"parts": [{"text": "x" * 800}]}}]},
+        {"contentBlockDelta": {"delta": {"text": "x" * 800}}},
+    ],
+)
+def test_the_output_of_a_broken_stream_is_estimated_apart_from_its_cost(piece: dict[str, Any]) -> None:
+    made = told([piece, piece])
+    assert made["cost_usd"] is None
+    assert made["estimate"] == {
+        "output_tokens_low": 200, "output_tokens_high": 800, "output_usd_low": "0.004", "output_usd_high": "0.016",
+    }  # fmt: skip
+
+
 def test_lines_of_one_message_are_one_call_with_the_largest_output() -> None:
     def line(number: int, output: int, name: str) -> dict[str, Any]:
         usage = {"input_tokens": number, "cache_read_input_tokens": 1000, "output_tokens": output}

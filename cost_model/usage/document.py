@@ -27,7 +27,8 @@ _UNDERSTOOD = (
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """`usage` None: none came, so that what it cost is not known. `batch`: it stands in a batch's results."""
+    """`usage` None: none came, so that what it cost is not known. `batch`: it stands in a batch's results.
+    `heard_bytes`: the size of the text that its stream brought."""
 
     usage: Mapping[str, object] | None
     model: str | None = None
@@ -35,6 +36,7 @@ class FoundCall:
     at: datetime | None = None
     batch: bool = False
     output_untold: bool = False
+    heard_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,13 @@ def _all(items: Iterable[object]) -> tuple[list[FoundCall], int]:
 
 def _streamed(stream: Stream) -> FoundCall:
     usage = stream.whole_usage()
-    return FoundCall(usage, stream.model, None, _moment(stream.created), output_untold=stream.output_untold)
+    return FoundCall(
+        usage,
+        stream.model,
+        at=_moment(stream.created),
+        output_untold=stream.output_untold,
+        heard_bytes=stream.heard_bytes,
+    )
 
 
 def _single(item: Mapping[str, object]) -> FoundCall | None:

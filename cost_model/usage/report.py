@@ -1,12 +1,14 @@
 """What a document of usages comes to, in plain values: what `fullchain usage` prints. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from cost_model.errors import PriceMissing
+from cost_model.ledger import output_range
 from cost_model.price_card import SELF_HOSTED, PriceCard
 from cost_model.prices import PriceBook
 from cost_model.tokens import Tokens
@@ -51,6 +53,7 @@ class _Answer:
     tokens: Mapping[str, int | None]
     priced: PricedUsage | None
     warnings: tuple[str, ...]
+    estimate: dict[str, Any] | None = None
 
 
 def report(document: object, question: Question) -> dict[str, Any]:
@@ -81,7 +84,8 @@ def _answer(call: FoundCall, question: Question) -> _Answer:
     at = question.at or call.at or question.now
     if call.usage is None:
         why = "no usage came: what it cost is not known (a provider bills what it has begun)"
-        return _Answer(model or NO_MODEL, None, at, dict.fromkeys(_TOKEN_FIELDS), None, (why,))
+        estimate = _estimate(call, model, at, question)
+        return _Answer(model or NO_MODEL, None, at, dict.fromkeys(_TOKEN_FIELDS), None, (why,), estimate)
     warnings: list[str] = []
     usage = _with_tier(call, question.tier, warnings)
     reading, untold = read_told(usage, question.api)
@@ -99,7 +103,29 @@ def _answer(call: FoundCall, question: Question) -> _Answer:
     tokens |= dict.fromkeys(reading.untold)
     if "output" in reading.untold:
         tokens["reasoning"] = None
-    return _Answer(model or NO_MODEL, reading.api, at, tokens, priced, tuple(warnings))
+    estimate = _estimate(call, model, at, question) if "output" in reading.untold else None
+    return _Answer(model or NO_MODEL, reading.api, at, tokens, priced, tuple(warnings), estimate)
+
+
+def _estimate(call: FoundCall, model: str | None, at: datetime, question: Question) -> dict[str, Any] | None:
+    """The output that a broken stream had brought, by its bytes: a range, and what that much costs at least and most.
+
+    It is no part of the cost: the prompt and what the provider had made beyond come on top.
+    """
+    if not call.heard_bytes:
+        return None
+    fewest, most = output_range(call.heard_bytes)
+    made: dict[str, Any] = {"output_tokens_low": fewest, "output_tokens_high": most}
+    if model is not None:
+        with suppress(PriceMissing):
+            card = _card(model, at, question)
+            made["output_usd_low"] = _text(card.usd("output", fewest, 0))
+            made["output_usd_high"] = _text(card.usd("output", most, 0))
+    return made
+
+
+def _card(model: str, at: datetime, question: Question) -> PriceCard:
+    return SELF_HOSTED if model == SELF_HOSTED_MODEL else question.prices.card(model, at)
 
 
 def _with_tier(call: FoundCall, tier: str | None, warnings: list[str]) -> Mapping[str, object]:
@@ -133,7 +159,7 @@ def _price(reading: Reading, model: str | None, at: datetime, question: Question
         return unpriced(reading, NO_MODEL)
 
     def card_of(name: str) -> PriceCard:
-        return SELF_HOSTED if name == SELF_HOSTED_MODEL else question.prices.card(name, at)
+        return _card(name, at, question)
 
     try:
         return price_usage(reading, model, card_of(model), card_of, question.lifetime)
@@ -180,6 +206,8 @@ def _totals(answers: Sequence[_Answer]) -> dict[str, Any]:
     if usd is None:
         least = sum((each.usd if each.usd is not None else known_usd(each.lines) for each in priced), Decimal(0))
         made["cost_at_least_usd"] = _text(least) if priced else None
+        if len(answers) == 1 and answers[0].estimate is not None:
+            made["estimate"] = answers[0].estimate
     return made
 
 

@@ -1,6 +1,6 @@
 """The events of one stream, laid over each other: they are cumulative, so every field's last non-null value counts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 Kind = Literal["anthropic", "responses", "chat", "gemini", "converse", "llama_cpp"]
@@ -41,7 +41,8 @@ def kind_of(event: Mapping[str, object]) -> Kind | None:
 class Stream:
     """One stream, fed event by event. `usage` is None when none came: then what it cost is not known.
 
-    `output_untold`: it broke off, or ended, before the whole of its output was counted.
+    `output_untold`: it broke off, or ended, before the whole of its output was counted. `heard_bytes`: the size of the
+    answer's text in its events, from which an output that nobody counted may be estimated.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -55,6 +56,7 @@ class Stream:
         self._begun = False
         self._told = False
         self._candidates = False
+        self.heard_bytes = 0
 
     def follows(self, kind: Kind, event: Mapping[str, object]) -> bool:
         """Whether the event can belong to this stream."""
@@ -80,6 +82,7 @@ class Stream:
                 if usage.get("output_tokens") is not None:
                     self._begun = self._begun or place is message
                     self._told = self._told or place is not message
+        self.heard_bytes += sum(len(text.encode(errors="replace")) for text in _texts(event, choice))
         if isinstance(timings := event.get("timings"), Mapping):
             self._lay({"timings": timings})
         self._tier = _text(response.get("service_tier")) or _text(event.get("service_tier")) or self._tier
@@ -111,6 +114,25 @@ class Stream:
     def _lay(self, usage: Mapping[str, object]) -> None:
         self.usage = {} if self.usage is None else self.usage
         lay_over(self.usage, usage)
+
+
+def _texts(event: Mapping[str, object], choice: Mapping[str, object]) -> Iterator[str]:
+    """The pieces of the answer in one event: text, thinking, and the arguments of tool calls."""
+    delta = event.get("delta")
+    if isinstance(delta, str):
+        yield delta
+    candidates = event.get("candidates")
+    candidate = _mapping(candidates[0]) if isinstance(candidates, list) and candidates else {}
+    parts = _mapping(candidate.get("content")).get("parts")
+    calls = _mapping(choice.get("delta")).get("tool_calls")
+    holders: list[object] = [delta, choice.get("delta"), _mapping(event.get("contentBlockDelta")).get("delta")]
+    holders += parts if isinstance(parts, list) else []
+    holders += [_mapping(call).get("function") for call in calls] if isinstance(calls, list) else []
+    for holder in holders:
+        for name in ("text", "thinking", "partial_json", "content", "reasoning_content", "arguments"):
+            text = _mapping(holder).get(name)
+            if isinstance(text, str):
+                yield text
 
 
 def lay_over(under: dict[str, object], over: Mapping[str, object], depth: int = 0) -> None:
