@@ -40,6 +40,8 @@ WRAPPED: list[Any] = [
     {"type": "assistant", "requestId": "req_1", "message": {"id": "msg_1", "usage": USAGE}},
     {"custom_id": "a", "result": {"type": "succeeded", "message": {"usage": USAGE}}, "note": "no batch price told"},
     [start({**USAGE, "output_tokens": 1}), {"type": "message_delta", "usage": {"output_tokens": 100}}],
+    [{"event": "message_start", "data": start({**USAGE, "output_tokens": 1})},
+     {"event": "message_delta", "data": {"type": "message_delta", "usage": {"output_tokens": 100}}}],
     [start({**USAGE, "output_tokens": 1}), {"type": "ping"}, {"type": "error", "error": {"message": "x"}},
      {"type": "message_delta", "usage": {"output_tokens": 60}},
      {"type": "message_delta", "usage": {"output_tokens": 100, "input_tokens": None}}, {"type": "message_stop"}],

@@ -72,6 +72,11 @@ def litellm(plain: int, read: int, short: int, long: int, output: int) -> tuple[
     return {**raw, "cache_read_input_tokens": read, "cache_creation_input_tokens": short + long}, total
 
 
+def cached_left_out(plain: int, read: int, short: int, long: int, output: int) -> tuple[dict[str, Any], int]:
+    raw, total = litellm(plain, read, short, long, output)
+    return {**raw, "prompt_tokens": plain}, total
+
+
 def responses(plain: int, read: int, short: int, long: int, output: int) -> tuple[dict[str, Any], int]:
     prompt = plain + read + short + long
     split = {"ttl_30m_tokens": short, "ttl_12h_tokens": long}
@@ -122,9 +127,19 @@ def generation(plain: int, read: int, short: int, long: int, output: int) -> tup
     }, prompt + output  # fmt: skip
 
 
+def converse_inside(plain: int, read: int, short: int, long: int, output: int) -> tuple[dict[str, Any], int]:
+    raw, total = converse(plain, read, short, long, output)
+    return {**raw, "inputTokens": total - output}, total
+
+
+def langchain_left_out(plain: int, read: int, short: int, long: int, output: int) -> tuple[dict[str, Any], int]:
+    raw, total = langchain(plain, read, short, long, output)
+    return {**raw, "input_tokens": plain}, total
+
+
 APIS = [
-    anthropic, chat, chat_with_reasoning_beside, chat_with_hidden_reasoning, hits_and_misses, litellm, responses,
-    gemini, converse, langchain, llama_cpp, generation,
+    anthropic, chat, chat_with_reasoning_beside, chat_with_hidden_reasoning, hits_and_misses, litellm, cached_left_out,
+    responses, gemini, converse, converse_inside, langchain, langchain_left_out, llama_cpp, generation,
 ]  # fmt: skip
 FIVE = st.tuples(COUNT, COUNT, COUNT, COUNT, COUNT)
 

@@ -100,6 +100,10 @@ def _all(items: Iterable[object]) -> tuple[list[FoundCall], int]:
     for number, item in enumerate(items, start=1):
         if not isinstance(item, Mapping):
             raise DocumentError(f"entry {number} is {type(item).__name__}, not an object; {_UNDERSTOOD}")
+        inner = item.get("data")
+        if isinstance(inner, Mapping) and kind_of(inner) is not None:
+            # An event as some clients log it: its name and its data.
+            item = inner
         kind = kind_of(item)
         if kind is not None:
             if stream is None or not stream.follows(kind, item):
@@ -147,7 +151,7 @@ def _single(item: Mapping[str, object]) -> FoundCall | None:
     return FoundCall(
         usage=usage if isinstance(usage, Mapping) else None,
         model=_first([_mapping(item.get("response_metadata")), *holders], "model", "modelVersion", "model_name"),
-        id=_first(holders, "message_id", "id"),
+        id=_first(holders, "message_id", "messageId", "id", "responseId"),
         at=_moment(next((h[key] for h in holders for key in ("timestamp", "created", "created_at") if key in h), None)),
         batch="custom_id" in item,
     )

@@ -33,6 +33,7 @@ def _tokens(usage: UsageFields) -> Tokens:
     prompt = _prompt(usage)
     read = _read(usage, prompt)
     writes = _writes(usage)
+    prompt += _left_out(usage, prompt, read + sum(writes.values()))
     uncached = prompt - read - sum(writes.values())
     if uncached < 0:
         raise usage.error(f"cached and written tokens ({prompt - uncached}) exceed prompt_tokens ({prompt})")
@@ -48,6 +49,19 @@ def _prompt(usage: UsageFields) -> int:
     if told is not None and prompt not in (None, told):
         raise usage.error(f"timings tell a prompt of {fresh} + {cached} tokens, prompt_tokens is {prompt}")
     return usage.needed("prompt_tokens") if told is None else told
+
+
+def _left_out(usage: UsageFields, prompt: int, cached: int) -> int:
+    """The cached tokens, where a framework that keeps them under Anthropic's names left them out of the prompt.
+
+    The total tells: it is the sum of all of them. Cached tokens in the details of the prompt are always part of it.
+    """
+    total, completion = usage.count("total_tokens"), usage.count("completion_tokens")
+    if total is None or completion is None or usage.raw.get("prompt_tokens_details") is not None:
+        return 0
+    names = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    anthropics = any(usage.raw.get(name) is not None for name in names)
+    return cached if anthropics and total == prompt + cached + completion else 0
 
 
 def _agreed(usage: UsageFields, what: str, places: Mapping[str, int | None]) -> int:
