@@ -18,7 +18,8 @@ class CallFact:
     """What the fold must know of a call.
 
     `tokens` None: the usage never came or contradicted itself. `output_untold`: of the output they hold no more than is
-    certain, though the answer ended well. `lifetime` is the cache lifetime asked for, None for the
+    certain, though the answer ended well. `read_untold`: nobody told how much of their `input` was read from a cache.
+    `lifetime` is the cache lifetime asked for, None for the
     policy's default. `prompt` holds the blocks that were sent, the head (tools and system text) first; `prompt_bytes`
     is the size of the request. `billed_usd` is the provider's own bill. `card` holds the prices as they were for this
     call, its tier and region worked in. `beside` is what was billed beside `tokens`, priced. Times are aware.
@@ -40,6 +41,7 @@ class CallFact:
     billed_usd: Decimal | None = None
     output_untold: bool = False
     beside: Sequence[Line] = ()
+    read_untold: bool = False
 
     @property
     def served(self) -> bool:

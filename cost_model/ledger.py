@@ -6,7 +6,7 @@ then plain input; causes are stretches of it. A charge is one overlap of the two
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -108,6 +108,24 @@ def charges(call: str, model: str, card: PriceCard, tokens: Tokens, stretches: S
         excess = low - read_low if known else Decimal(0)
         bill.append(Charge(call, number, model, line.token_class, line.cause, line.units, low, high, excess, basis))
     return tuple(bill)
+
+
+def untold_reads(bill: Sequence[Charge], call: str, model: str, card: PriceCard, tokens: Tokens) -> tuple[Charge, ...]:
+    """The bill of a call of whose input nobody told how much was read from a cache: from none of it to all.
+
+    It has one line of unknown class and cause for its input; the lines of other classes stay.
+    """
+    prices = [usd_range(card, name, tokens.input, tokens.prompt) for name in ("input", "cache_read")]
+    if "cache_read" not in card.usd_per_mtok:
+        prices = prices[:1]
+    low, high = min(low for low, _ in prices), max(high for _, high in prices)
+    basis: Basis = "reported" if low == high else "estimated"
+    unknown = Charge(call, 0, model, "unknown", UNKNOWN, tokens.input, low, high, Decimal(0), basis)
+    rest = [charge for charge in bill if charge.token_class not in _INPUT]
+    return (unknown, *(replace(charge, line=number) for number, charge in enumerate(rest, start=1)))
+
+
+_INPUT = ("input",)
 
 
 def beside_charges(call: str, first: int, lines: Sequence[Line]) -> tuple[Charge, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from cost_model.call_fact import CallFact
-from cost_model.ledger import Basis, Charge, beside_charges, charges, unfinished_output, unknown_charges
+from cost_model.ledger import Basis, Charge, beside_charges, charges, unfinished_output, unknown_charges, untold_reads
 from cost_model.prefixes import Path, Prefixes, Write, touch, written_depth
 from cost_model.split import LaneState, split
 from cost_model.tokens import Tokens
@@ -102,6 +102,8 @@ def _explain_known(
     if not call.prompt:
         lane.stored.take(call, tokens)
     bill = charges(call.key, call.model, call.card, tokens, stretches)
+    if call.read_untold:
+        bill = untold_reads(bill, call.key, call.model, call.card, tokens)
     finished = call.outcome == "refused" or (call.outcome == "complete" and not call.output_untold)
     if not finished:
         bill = unfinished_output(bill, call.key, call.model, call.card, tokens, call.max_output_tokens)

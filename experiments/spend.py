@@ -134,6 +134,6 @@ class SpendingBook:
             settled = settle_writes(
                 booked.tokens, policy=self._policy(sent.model), lifetime=sent.lifetime, card=booked.card
             )
-            return booked.card.cost(settled) + booked.beside_usd, untold is None
+            return booked.card.cost(settled) + booked.beside_usd, untold is None and booked.exact
         except (UsageError, PriceMissing):
             return None, False

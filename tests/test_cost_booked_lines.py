@@ -1,6 +1,7 @@
 """Calls billed for more than their own tokens, or at other than standard prices, in the ledger and the store."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_model.price_card import PriceCard, PriceTier
+from cost_model.price_card import SELF_HOSTED, PriceCard, PriceTier
 from cost_model.price_modifier import PriceModifier
 from cost_model.prices import PriceBook
 from cost_model.scope import explain
@@ -79,6 +80,18 @@ def test_an_output_that_broke_off_keeps_what_stands_beside_it() -> None:
     assert explained.cost_low_usd == OPUS.cost(Tokens(input=10, output=1)) + Decimal("0.01")
 
 
+@given(COUNT, COUNT, st.booleans())
+def test_a_read_that_nobody_told_leaves_the_input_between_both_prices(plain: int, output: int, free: bool) -> None:
+    card = SELF_HOSTED if free else OPUS
+    one = call(0, "head", Tokens(input=plain, output=output), card=card, read_untold=True)
+    explained = explain([one])[0]
+    cheap, dear = (card.cost(Tokens(**{name: plain}, output=output)) for name in ("cache_read", "input"))
+    assert (explained.cost_low_usd, explained.cost_high_usd) == (cheap, dear)
+    assert (explained.cost_usd is None) == (cheap != dear)
+    assert causes(explained) == {"unknown": plain}
+    assert [charge.line for charge in explained.charges] == list(range(len(explained.charges)))
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     registered = Store(tmp_path / "test.duckdb")
@@ -86,12 +99,12 @@ def store(tmp_path: Path) -> Store:
     return registered
 
 
-async def book(store: Store, usage: dict[str, Any]) -> None:
+async def book(store: Store, usage: dict[str, Any], **how: str) -> None:
     async with Journal(journal_folder(store.path) / "run.jsonl") as journal:
         trial = TrialJournal(journal, PLAN.trials[0].id, 1)
         await trial.attempt_started(started_at=EPOCH, wall_started_at=EPOCH, backend="bubblewrap")
         trial.message("solo", 0, 0, "system", "x", "head", 10)
-        one = sent(trial.trial_id, 1, 0, EPOCH, blocks=1)
+        one = replace(sent(trial.trial_id, 1, 0, EPOCH, blocks=1), **how)  # type: ignore[arg-type]  # names of texts
         await trial.sent(one)
         trial.ended(ended(one, usage))
     store.recover()
@@ -137,6 +150,19 @@ async def test_a_call_without_a_price_is_a_range_and_says_why(store: Store, usag
     assert usd is None
     assert 0 <= low < high
     assert told in error
+
+
+@pytest.mark.parametrize(("model", "usd"), [("cheap", None), ("own", Decimal(0))])
+async def test_a_server_that_does_not_tell_its_reads_leaves_null_and_not_zero(
+    store: Store, model: str, usd: Decimal | None
+) -> None:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010, "prompt_tokens_details": None}
+    await book(store, usage, model=model, flavour="openai_chat")
+    ((cost, prompt, plain, read, output, error),) = ask(
+        store, "SELECT cost_usd, prompt_tokens, input_tokens, cache_read_tokens, output_tokens, usage_error FROM calls"
+    ).rows
+    assert (cost, prompt, plain, read, output) == (usd, 1000, None, None, 10)
+    assert "does not tell what was read" in error
 
 
 def test_a_stored_card_comes_back_with_its_tiers_and_modifiers() -> None:

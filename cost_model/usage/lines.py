@@ -76,11 +76,20 @@ def price_usage(
 
 @dataclass(frozen=True, slots=True)
 class BookedUsage:
-    """A call's usage as a ledger books it: the tokens as reported, the card that holds for them, what stands beside."""
+    """A call's usage as a ledger books it: the tokens as reported, the card that holds for them, what stands beside.
+
+    `read_untold`: nobody told how much of the input was read from a cache.
+    """
 
     tokens: Tokens
     card: PriceCard
     beside: tuple[Line, ...]
+    read_untold: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether the tokens have one price: an untold read is at home where nothing is cheaper for being read."""
+        return not (self.read_untold and _reads_cost_less((self.tokens,), self.card))
 
     @property
     def beside_usd(self) -> Decimal:
@@ -103,7 +112,8 @@ def book_usage(reading: Reading, model: str, card: PriceCard, card_of: Callable[
                 "and some not: no one price holds for them"
             )
         card = card.for_prompt(longest)
-    return BookedUsage(reading.tokens, card, tuple(_beside(reading, model, card, card_of)))
+    beside = tuple(_beside(reading, model, card, card_of))
+    return BookedUsage(reading.tokens, card, beside, read_untold="cache_read" in reading.untold)
 
 
 def unpriced(reading: Reading, model: str) -> PricedUsage:

@@ -81,8 +81,12 @@ def explain_calls(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -
     """
     by_key = {row["key"]: row for row in calls}
     charges: list[Row] = []
-    for explained in explain(call_facts(calls, messages, facts)):
+    known = call_facts(calls, messages, facts)
+    unread = {fact.key for fact in known if fact.read_untold}
+    for explained in explain(known):
         by_key[explained.key] |= _computed(explained)
+        if explained.key in unread:
+            by_key[explained.key] |= {"input_tokens": None, "cache_read_tokens": None}
         charges += [_charge(charge) for charge in explained.charges]
     return charges
 
@@ -141,6 +145,7 @@ def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBloc
         billed_usd=billed,
         output_untold=untold,
         beside=() if booked is None else booked.beside,
+        read_untold=booked is not None and booked.read_untold,
     )
 
 
@@ -162,6 +167,7 @@ def _usage(row: Row, card: PriceCard, facts: Facts) -> tuple[BookedUsage | None,
         booked = book_usage(reading, str(row["model"]), card, lambda model: facts.cards.card(model, at))
         untold = complaint is not None
         wrong += [str(complaint)] if complaint is not None else []
+        wrong += ["usage: the server does not tell what was read from a cache"] if booked.read_untold else []
     except (UsageError, PriceMissing) as error:
         wrong.append(str(error))
     try:
