@@ -40,6 +40,7 @@ test-harbor: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.call_path
 	$(BIN)/python -m benchmarks.start_up
+	$(BIN)/python -m benchmarks.lane_fold
 	$(BIN)/python -m benchmarks.sandboxes
 
 $(READY): requirements.lock pyproject.toml harbor_tasks/environment.lock
