@@ -25,7 +25,7 @@ from experiments.plan import PlannedTrial
 from experiments.spend import SpendingBook
 from experiments.store.journal import Journal
 from experiments.store.trial import TrialJournal
-from harbor_tasks.errors import SandboxBroken, StorageExceeded, TaskRefused
+from harbor_tasks.errors import SandboxBroken, SandboxSpoiled, StorageExceeded, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.sandbox import Backend, Output, Sandbox
 from harbor_tasks.sandbox.lasting import LastingShell
@@ -126,6 +126,8 @@ class _Attempt:
         except StorageExceeded as error:
             # The agent's doing: another attempt would be another agent's chance, and the money was spent.
             return await self._ended(self._end("storage_limit", "unscored", str(error)))
+        except SandboxSpoiled as error:
+            return await self._ended(self._end("sandbox_spoiled", "unscored", str(error)))
         except (ProviderRefused, SandboxBroken) as error:
             return await self._broken(started, _one_line(error), str(error))
         except Exception as error:

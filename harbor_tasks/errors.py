@@ -6,7 +6,8 @@ TaskError
 SandboxError
 ├── SandboxMissing  no sandbox of this kind can start on this machine; says what to install or set
 └── SandboxBroken   it started and then failed: an infrastructure fault, never a score
-    └── StorageExceeded  it was ended because the task's files passed environment.storage_mb: the agent's doing
+    ├── StorageExceeded  it was ended because the task's files passed environment.storage_mb: the agent's doing
+    └── SandboxSpoiled   what was done inside keeps shells from starting, also after a restart: the agent's doing
 """
 
 
@@ -36,3 +37,7 @@ class SandboxBroken(SandboxError):
 
 class StorageExceeded(SandboxBroken):
     """Ended by us because of what was written inside. Trying again would end the same way."""
+
+
+class SandboxSpoiled(SandboxBroken):
+    """The engine answers, and a restart does not help: what the agent did keeps shells from starting."""

@@ -1,5 +1,6 @@
 """Scores what an agent left in its sandbox, in Harbor's order: clear the reward, bring the tests, run them, read."""
 
+import asyncio
 import secrets
 import shlex
 import signal
@@ -12,6 +13,9 @@ from harbor_tasks.sandbox import OUTPUT_LIMIT, Sandbox
 
 LOGS = "/logs/verifier"
 STDOUT = f"{LOGS}/test-stdout.txt"
+FILES_S = 30.0
+"""For bringing the tests, beyond their own time-out, and for reading what they wrote: the agent may have put something
+slow in the place of the image's programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
     cleared, end = f"cleared {token}\n", f"test.sh {token} ended with "
     clear = f"{_clear(sandbox.workdir)} && chmod 777 {LOGS} && chmod +x /tests/test.sh && printf %s '{cleared}'"
     try:
-        await sandbox.upload(task.tests, "/tests")
+        async with asyncio.timeout(timeout_s + FILES_S):
+            await sandbox.upload(task.tests, "/tests")
         ready = ""
         if user is not None:
             ready = (await sandbox.exec(clear, timeout_s=timeout_s, cwd="/", user="root")).text
@@ -68,14 +73,17 @@ async def verify(task: Task, sandbox: Sandbox) -> Verdict:
         if not was_cleared and not run.timed_out:
             return _unscored(f"verifier error: {LOGS} cannot be cleared: {before.strip()[:200]}")
         said, _, code = after.partition(end)
-        printed, as_json, as_text = await sandbox.read_all(
-            {STDOUT: OUTPUT_LIMIT, f"{LOGS}/reward.json": LIMIT + 1, f"{LOGS}/reward.txt": LIMIT + 1}
-        )
+        async with asyncio.timeout(FILES_S):
+            printed, as_json, as_text = await sandbox.read_all(
+                {STDOUT: OUTPUT_LIMIT, f"{LOGS}/reward.json": LIMIT + 1, f"{LOGS}/reward.txt": LIMIT + 1}
+            )
         output = (printed or b"").decode("utf-8", errors="replace") + said
         if run.timed_out:
             return _unscored(f"verifier timed out after {timeout_s:g} s", output, run.seconds)
         if killed := _killed(code.strip() or str(run.exit_code), ended=bool(code)):
             return _unscored(f"verifier error: tests/test.sh was killed ({killed})", output, run.seconds)
+    except TimeoutError:
+        return _unscored(f"verifier error: its files took longer than {FILES_S:g} s")
     except SandboxError as error:
         return _unscored(f"verifier error: {error}")
     if as_json is None and as_text is None:
@@ -98,7 +106,7 @@ def _clear(workdir: str) -> str:
     return (
         f"for path in /logs {LOGS}; do "
         "if [ -L $path ] || [ ! -d $path ]; then rm -rf $path; else chmod u+rwx $path; fi; done; "
-        f"mkdir -p {LOGS} {workdir} && chmod u+rwx {workdir} && cd {LOGS} && "
+        f"[ -d {workdir} ] || rm -rf {workdir}; mkdir -p {LOGS} {workdir} && chmod u+rwx {workdir} && cd {LOGS} && "
         "for path in reward.txt reward.json test-stdout.txt; do "
         "rm -rf $path 2>/dev/null || { chmod -R u+rwx $path; rm -rf $path || exit; }; done"
     )

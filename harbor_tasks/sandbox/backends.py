@@ -1,6 +1,7 @@
 """Chooses a backend by name, or the first that can start on this machine."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 
 from harbor_tasks.errors import SandboxMissing
@@ -47,8 +48,10 @@ async def choose(name: str, tasks: Sequence[Task] = ()) -> Backend:
             if docker is not None and None in whys:
                 return docker
             continue
-        if docker is not None and backend.isolated:
-            backend.warning = f"bubblewrap is taken, not {docker.described}: {why}"
+        if backend.isolated:
+            said = f"not {docker.described}: {why}" if docker is not None else f"not Docker: {'; '.join(lacking)}"
+            if docker is not None or os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT"):
+                backend.warning = f"bubblewrap is taken, {said}"
         elif backend.warning:
             backend.warning += f" Taken because {'; '.join(lacking)}"
         return backend

@@ -79,7 +79,8 @@ class Session:
         else:
             reason = "it ended at once"
         if line != b"ready\n":
-            said = await self._stderr()
+            # An engine that cannot start the program says so in its place.
+            said = await self._stderr() or line.decode("utf-8", errors="replace").strip()[:300]
             await self.close()
             raise SandboxBroken(f"the shell did not start: {said or reason}")
         await self._launched.started()

@@ -5,7 +5,7 @@ it: a shell session is an exec inside that speaks over the engine's socket, file
 gone, with everything in it, when the trial ends.
 
 What holds it: no capabilities but the few that root needs over its own files and processes, no new privileges, limits
-on processes, memory (no swap) and cpus, a network of its own or none. Its kernel is the engine's; root inside is root
+on processes, memory (no swap) and cpus, no network or the bridge of the engine. Its kernel is the engine's; root inside is root
 in the engine's user namespace.
 """
 

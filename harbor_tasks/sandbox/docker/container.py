@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
-from harbor_tasks.errors import SandboxBroken, SandboxMissing
+from harbor_tasks.errors import SandboxBroken, SandboxMissing, SandboxSpoiled
 from harbor_tasks.sandbox.docker.engine import Engine
 from harbor_tasks.sandbox.docker.exec import Exec
 from harbor_tasks.sandbox.docker.images import Image
@@ -183,13 +183,17 @@ class DockerMachine(Machine):
                 break
             await asyncio.sleep(0.005)
         else:
+            if await self._frozen() != self._own:
+                await self._revive()
             return
         with contextlib.suppress(SandboxBroken):
             await self._by_root(END, "")
             deadline = time.monotonic() + _END_GRACE_S
             while time.monotonic() < deadline:
                 if not await self._left():
-                    return
+                    if await self._frozen() == self._own:
+                        return
+                    break
                 await asyncio.sleep(0.02)
         await self._revive()
 
@@ -203,6 +207,38 @@ class DockerMachine(Machine):
     async def _runs(self) -> bool:
         state = await self._engine.call(lambda api: api.inspect_container(self.container))
         return bool(state["State"]["Running"])
+
+    async def _frozen(self) -> frozenset[str] | None:
+        """As `_processes`, of a container that stands still: who forks and ends faster than a list is made would be in
+        none. None where it cannot be held still."""
+
+        def look(api: "APIClient") -> frozenset[str]:
+            api.pause(self.container)
+            try:
+                return frozenset(processes(api, self.container))
+            finally:
+                api.unpause(self.container)
+
+        with contextlib.suppress(SandboxBroken):
+            return await self._engine.call(look)
+        return None
+
+    async def _open(self, cwd: str, env: Mapping[str, str], user: str | None) -> Session:
+        """What an agent has left may keep the next shell from starting: memory that its files hold goes with a restart;
+        what it did to the image's programs is its own doing, and no fault of the machine."""
+        first = self._shells == 0
+        try:
+            return await super()._open(cwd, env, user)
+        except SandboxBroken:
+            if first or self.fault is not None:
+                raise
+            await self._revive()
+            if not await self._runs():
+                raise SandboxSpoiled("the container no longer starts after what was done in it") from None
+            try:
+                return await super()._open(cwd, env, user)
+            except SandboxBroken as error:
+                raise SandboxSpoiled(f"after what was done in the container {error}") from error
 
     async def _left(self) -> bool:
         return bool(await self._processes() - self._own)
@@ -265,8 +301,11 @@ async def _create(engine: Engine, image: Image, settings: Settings, workdir: str
 
     def create(api: "APIClient") -> str:
         config = api.create_host_config(**host)
-        made: str = api.create_container(image.id, host_config=config, entrypoint=first, **settings.create)["Id"]
-        return made
+        # The proxy of the CLI's settings may hold a password.
+        made: dict[str, Any] = api.create_container(
+            image.id, host_config=config, entrypoint=first, use_config_proxy=False, **settings.create
+        )
+        return str(made["Id"])
 
     try:
         return await engine.call(create)

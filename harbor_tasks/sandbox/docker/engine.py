@@ -154,7 +154,8 @@ def _connect(place: Place) -> Engine:
             version, info, spoken = probing.version(), probing.info(), str(probing.api_version)
             # Where it may make no bridge, a container that asks for one gets no network.
             bridged = bool(probing.networks(names=["bridge"]))
-    except (DockerException, OSError) as error:
+    # The SDK looks neither at what kind of values stand in the CLI's settings nor at a port that is no number.
+    except (DockerException, OSError, ValueError, TypeError, AttributeError) as error:
         said = " ".join(str(error).split())[:200]
         raise SandboxMissing(f"docker: {place.url} ({place.found_by}): {said}: mend it, or {install()}") from None
     if version.get("Os") != "linux":

@@ -154,7 +154,14 @@ class Images:
         def build(api: "APIClient") -> Iterator[dict[str, Any]]:
             # No labels: the engine would add a step that the Dockerfile has not.
             messages: Iterator[dict[str, Any]] = api.build(
-                path=str(dockerfile.parent), tag=name, rm=True, forcerm=True, decode=True, dockerfile="Dockerfile"
+                path=str(dockerfile.parent),
+                tag=name,
+                rm=True,
+                forcerm=True,
+                decode=True,
+                dockerfile="Dockerfile",
+                # It may hold a password, and a Dockerfile is not ours.
+                use_config_proxy=False,
             )
             return messages
 

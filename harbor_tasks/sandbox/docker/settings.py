@@ -30,6 +30,8 @@ SHELLS = "/run/fullchain"
 than the command's processes."""
 _SHELLS_MB = 64
 _MB = 1024 * 1024
+_LEAST_MEMORY_MB = 6
+_LEAST_CPUS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,12 @@ def settings(task: Task, engine: Engine, *, runtime: str | None = None) -> Setti
 
 def _limits(environment: EnvironmentConfig, engine: Engine, host: dict[str, Any], notes: list[str]) -> None:
     info = engine.info
+    for field, asked, least in (
+        ("memory_mb", environment.memory_mb, _LEAST_MEMORY_MB),
+        ("cpus", environment.cpus, _LEAST_CPUS),
+    ):
+        if asked is not None and asked < least:
+            raise TaskRefused(f"task.toml environment.{field}: {asked:g}: Docker takes {least:g} or more")
     if environment.cpus is not None:
         if info.get("CpuCfsQuota", True) and info.get("CpuCfsPeriod", True):
             # More than it has is refused by the engine. What is there is what the task can get.

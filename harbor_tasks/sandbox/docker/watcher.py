@@ -20,7 +20,7 @@ from harbor_tasks.sandbox.docker.engine import Engine
 if TYPE_CHECKING:
     from docker import APIClient
 
-WATCHED = "storage limit watched, not enforced"
+WATCHED = "storage limit watched, not enforced (volumes, and deleted files held open, are not counted)"
 """The note that is kept with results."""
 SOON_S, LATE_S, SELDOM_S = 1.0, 10.0, 30.0
 FASTEST_MB_S = 500
