@@ -1,4 +1,4 @@
-"""Agents that mean harm to their own verification in a container: none outlives its shell, and what it spoils is its own."""
+"""Hostile agents in a container: none outlives its shell, and what it spoils is its own."""
 
 import json
 from pathlib import Path

@@ -5,8 +5,8 @@ it: a shell session is an exec inside that speaks over the engine's socket, file
 gone, with everything in it, when the trial ends.
 
 What holds it: no capabilities but the few that root needs over its own files and processes, no new privileges, limits
-on processes, memory (no swap) and cpus, no network or the bridge of the engine. Its kernel is the engine's; root inside is root
-in the engine's user namespace.
+on processes, memory (no swap) and cpus, no network or the engine's bridge. Its kernel is the engine's; root inside is
+root in the engine's user namespace.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Docker:
         await self._engine()
 
     def start(self, task: Task, *, allow_host_network: bool = False) -> AbstractAsyncContextManager[Sandbox]:
-        """The host's network is never given: a public network is the container's own."""
+        """The host's network is never given: a public task's container is on the engine's bridge."""
         return self._start(task)
 
     def ahead(
