@@ -50,7 +50,8 @@ async def choose(name: str, tasks: Sequence[Task] = ()) -> Backend:
             continue
         if backend.isolated:
             said = f"not {docker.described}: {why}" if docker is not None else f"not Docker: {'; '.join(lacking)}"
-            if docker is not None or os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT"):
+            asked_for = os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT")
+            if docker is not None or (lacking and asked_for):
                 backend.warning = f"bubblewrap is taken, {said}"
         elif backend.warning:
             backend.warning += f" Taken because {'; '.join(lacking)}"
