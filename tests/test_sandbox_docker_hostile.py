@@ -277,8 +277,7 @@ async def test_a_filled_disk_of_an_engine_is_contained_and_the_next_trial_on_it_
     async with (await docker()).start(docker_task(tmp_path / "made")) as made:
         assert (await made.exec(ROOT, timeout_s=60)).exit_code == 0
         await made.download("/root.tar", tmp_path / "root.tar")
-    async with _own_engine(small_disk) as url:
-        monkeypatch.setenv("DOCKER_HOST", url)
+    async with _own_engine(small_disk) as url, _asked_at(url, monkeypatch):
         own = await find()
         await own.call(lambda api: api.import_image(str(tmp_path / "root.tar"), repository="small", tag="1"))
         toml = '[environment]\nnetwork_mode = "no-network"\ndocker_image = "small:1"\n'
@@ -297,9 +296,15 @@ async def test_a_filled_disk_of_an_engine_is_contained_and_the_next_trial_on_it_
             assert "\n" not in verdict.unscored_reason
         async with backend.start(task) as after:
             assert (await verify(task, after)).reward == 1.0
-        monkeypatch.delenv("DOCKER_HOST")
     async with (await docker()).start(docker_task(tmp_path / "beside")) as beside:
         assert (await beside.exec("echo beside", timeout_s=20)).text == "beside\n"
+
+
+@asynccontextmanager
+async def _asked_at(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setenv("DOCKER_HOST", url)
+        yield
 
 
 @asynccontextmanager
