@@ -69,13 +69,13 @@ async def test_a_storage_limit_that_cannot_be_held_is_named(tmp_path: Path) -> N
 
 
 async def test_workdir_variables_and_files_are_the_images_and_task_toml_wins(tmp_path: Path) -> None:
-    dockerfile = "WORKDIR /work/here\nENV A=image B=image\nCOPY *.txt ./\nRUN echo built >made\n"
+    dockerfile = "WORKDIR /srv/here\nENV A=image B=image\nCOPY *.txt ./\nRUN echo built >made\n"
     toml = '[environment]\nnetwork_mode = "no-network"\n[environment.env]\nB = "${B:-task}"\n'
     task = docker_task(tmp_path / "a", dockerfile, toml=toml, files={"one.txt": "one\n"})
     async with (await docker()).start(task) as sandbox:
-        assert sandbox.workdir == "/work/here"
+        assert sandbox.workdir == "/srv/here"
         said = await sandbox.exec('pwd; cat one.txt made; echo "$A $B $HOME"', timeout_s=10)
-    assert said.text == "/work/here\none\nbuilt\nimage task /root\n"
+    assert said.text == "/srv/here\none\nbuilt\nimage task /root\n"
     toml = '[environment]\nnetwork_mode = "no-network"\nworkdir = "/other"\n'
     task = docker_task(tmp_path / "b", dockerfile, toml=toml, files={"one.txt": "one\n"})
     async with (await docker()).start(task) as sandbox:
