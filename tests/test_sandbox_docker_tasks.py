@@ -210,7 +210,7 @@ async def test_an_image_for_another_kind_of_processor_is_refused_in_one_line(
     assert "\n" not in str(refused.value)
 
 
-async def test_a_public_network_is_the_containers_own(tmp_path: Path) -> None:
+async def test_a_public_network_is_the_bridge_of_the_engine(tmp_path: Path) -> None:
     toml = '[environment]\nnetwork_mode = "public"\n'
     bridged = (await engine()).bridged
     async with (await docker()).start(docker_task(tmp_path, toml=toml)) as sandbox:

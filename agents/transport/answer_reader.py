@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 import orjson
 
+from cost_model.usage.stream import lay_over
+
 LINE_LIMIT = 4 << 20
 BODY_LIMIT = 8 << 20
-_NESTING = 8
 _LAST = ("response.completed", "response.incomplete", "response.failed")
 
 _DEFAULT_TIERS = (None, "auto", "default")
@@ -199,7 +200,7 @@ class AnswerReader:
 
     def _lay(self, usage: Mapping[str, object]) -> None:
         self._usage = {} if self._usage is None else self._usage
-        _lay_over(self._usage, usage)
+        lay_over(self._usage, usage)
 
     def _response_ended(self, response: Mapping[str, object]) -> None:
         """A Responses object with its status; the reason of its end is the status unless there is a closer one."""
@@ -231,17 +232,6 @@ def _parse(text: bytes | bytearray) -> dict[str, object] | None:
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _lay_over(under: dict[str, object], over: Mapping[str, object], depth: int = 0) -> None:
-    for key, value in over.items():
-        old = under.get(key)
-        if isinstance(value, dict) and depth < _NESTING:
-            deeper = old if isinstance(old, dict) else {}
-            under[key] = deeper
-            _lay_over(deeper, value, depth + 1)
-        elif value is not None or key not in under:
-            under[key] = value
 
 
 def _mapping(value: object) -> Mapping[str, object]:
