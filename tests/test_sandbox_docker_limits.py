@@ -121,6 +121,25 @@ async def test_a_runtime_that_was_asked_for_stands_with_the_results(
         assert sandbox.notes == ()
 
 
+DRIVERS = {
+    "overlay2 on xfs": ("overlay2", "xfs", {"size": "50M"}),
+    "zfs": ("zfs", "zfs", {"size": "50M"}),
+    "overlay2 on ext4": ("overlay2", "extfs", None),
+    "btrfs, which counts the image too": ("btrfs", "btrfs", None),
+}
+
+
+@pytest.mark.parametrize("what", DRIVERS)
+async def test_a_quota_is_asked_for_where_the_driver_has_one_and_else_the_limit_is_watched(
+    what: str, tmp_path: Path
+) -> None:
+    driver, below, quota = DRIVERS[what]
+    found = await engine()
+    found.info = {**found.info, "Driver": driver, "DriverStatus": [["Backing Filesystem", below]]}
+    chosen = settings(docker_task(tmp_path, toml=TOML), found)
+    assert (chosen.host.get("storage_opt"), WATCHED in chosen.notes) == (quota, quota is None)
+
+
 async def test_a_run_books_it_as_the_agents_end_and_tries_it_no_second_time(tmp_path: Path) -> None:
     await engine()
     solve = "head -c 80000000 /dev/zero >/app/big; for _ in {1..300}; do sleep .2; done\n"

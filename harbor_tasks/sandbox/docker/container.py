@@ -309,8 +309,9 @@ async def _create(engine: Engine, image: Image, settings: Settings, workdir: str
 
     try:
         return await engine.call(create)
-    except SandboxBroken as error:
-        if "storage_opt" not in host or "storage-opt" not in str(error).lower():
+    except SandboxBroken:
+        # Engines refuse a quota in words of their own; where that was not why, they refuse again.
+        if "storage_opt" not in host:
             raise
         del host["storage_opt"]
         notes.append(WATCHED)

@@ -122,13 +122,12 @@ def _limits(environment: EnvironmentConfig, engine: Engine, host: dict[str, Any]
 
 
 def _has_quota(engine: Engine) -> bool:
-    """Whether this storage driver can hold a container's layer to a size. overlay2 can on xfs, mounted with pquota,
-    which nobody tells: there the engine's own refusal decides."""
+    """Whether this storage driver can hold what a container writes to a size: zfs, and overlay2 on xfs that is mounted
+    with pquota, which nobody tells: there the engine's own refusal decides. btrfs and devicemapper count the image too.
+    """
     driver = engine.info.get("Driver")
-    if driver in ("btrfs", "zfs", "devicemapper"):
-        return True
     status = dict(pair for pair in engine.info.get("DriverStatus") or () if len(pair) == 2)
-    return driver == "overlay2" and status.get("Backing Filesystem") == "xfs"
+    return driver == "zfs" or (driver == "overlay2" and status.get("Backing Filesystem") == "xfs")
 
 
 def _network(task: Task, engine: Engine) -> tuple[str, list[str]]:
