@@ -8,6 +8,8 @@ from agents.actions import told
 from agents.clients import ClientOptions, connect
 from agents.errors import RegistryError
 from agents.handover import RoleDesign
+from agents.keep_alive import KeepAlive
+from agents.lane import Lane
 from agents.limits import Limits
 from agents.registry import ModelEntry, key_of
 from agents.role import Role
@@ -21,7 +23,7 @@ __all__ = ["Limits", "Role", "RoleModel", "Seat", "hire", "load_prompt"]
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """Who plays a role, and what is asked of it; None leaves a choice to the provider.
+    """Who plays a role, and what is asked of it; None leaves a choice to the provider, and sends no pings.
 
     `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
     """
@@ -30,6 +32,7 @@ class RoleModel:
     lifetime: str | None = None
     effort: str | None = None
     temperature: float | None = None
+    keep_alive: KeepAlive | None = None
 
 
 def load_prompt(name: str) -> str:
@@ -73,9 +76,15 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
         temperature=model.temperature,
     )
     client = connect(entry, key=key_of(entry), options=options, http=seat.http)
-    lane = client.open_lane(f"{design.name}-0", prompt, tools, seat.nonce)
+
+    def open_lane(number: int) -> Lane:
+        return client.open_lane(f"{design.name}-{number}", prompt, tools, seat.nonce)
+
+    lane = open_lane(0)
     rendered = prompt if entry.actions == "tools" else f"{prompt}\n\n{told(entry.actions, tools)}"
     seat.record.role(design.name, lane.name, entry.name, rendered, client.tool_schemas(tools))
-    head = lane.head
-    seat.record.message(lane.name, lane.version, head.index, head.role, head.content, head.hash, head.size)
-    return Role(design.name, entry, lifetime, max_output_tokens, client, lane, tools, design.handovers, seat)
+    role = Role(design.name, entry, lifetime, max_output_tokens, client, open_lane, lane, tools, design.handovers, seat)
+    role.begin_lane(lane)
+    if model.keep_alive is not None:
+        role.keep_alive(model.keep_alive)
+    return role

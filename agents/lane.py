@@ -65,6 +65,11 @@ class Lane:
         )
         return block
 
+    @property
+    def asked(self) -> int:
+        """How many messages the last request held: what the model said to it is not among them."""
+        return self._heard + 1
+
     def turn_ends(self) -> tuple[int, int]:
         """The indexes of the messages at whose ends the last two requests (the coming one is the last) want their
         cache entries: the newest message that the model did not say itself, then and now. -1 where there is none.

@@ -1,16 +1,19 @@
 """A role at work: model, tools, model, ... until it hands over.
 
-A visit is a role's stay at a node of the graph. The role keeps one append-only lane over all its visits. What the role
-does not know: who it hands over to next, and what anything costs.
+A visit is a role's stay at a node of the graph. The role keeps one append-only lane over all its visits, unless a visit
+begins anew: then it opens another, in which it knows only what it is told. What the role does not know: who it hands
+over to next, and what anything costs.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from agents.clients import Client, Reply, ToolCall, ToolResult
-from agents.errors import DeadlinePassed, VisitEnded
+from agents.errors import DeadlinePassed, TryFailed, VisitEnded
 from agents.handover import Handover, HandoverTool
+from agents.keep_alive import KeepAlive, Pinger
 from agents.lane import Lane, Message
 from agents.registry import ModelEntry
 from agents.retry import with_retries
@@ -18,6 +21,9 @@ from agents.seat import Seat
 from agents.tools import Tool
 from agents.tools.bash import BASH, bash_result
 from agents.transport.call import CallIdentity, CurrentCall
+from cost_model.errors import UsageError
+from cost_model.policies import POLICIES
+from cost_model.usage import read_usage
 
 NUDGES = 2
 """So often in a row a role is told to use its tools before the visit ends."""
@@ -49,20 +55,44 @@ class Role:
     lifetime: str | None
     max_output_tokens: int
     client: Client
+    open_lane: Callable[[int], Lane]
     lane: Lane
     tools: Sequence[Tool]
     handovers: Sequence[HandoverTool]
     seat: Seat
     turns: int = 0
+    _lanes: int = 1
+    _pinger: Pinger | None = None
     _pending: _Pending | None = None
     _repeated: list[tuple[str, str]] = field(default_factory=list)
 
-    async def visit(self, message: str) -> Handover:
+    def begin_lane(self, lane: Lane) -> None:
+        self.lane, self._pending = lane, None
+        head = lane.head
+        self.seat.record.message(lane.name, lane.version, head.index, head.role, head.content, head.hash, head.size)
+
+    def keep_alive(self, plan: KeepAlive) -> None:
+        """To be called before the first visit. Raises RuntimeError at a seat without a background."""
+        if self.seat.background is None:
+            raise RuntimeError(f"{self.name}: keep-alive pings need a background to be sent in")
+        deadline = self.seat.limits.deadline
+        self._pinger = Pinger(
+            self.seat.background, plan, self._ping, clock=self.seat.clock, lane=f"{self.name} pings", deadline=deadline
+        )
+
+    async def visit(self, message: str, *, anew: bool = False) -> Handover:
         """Works on `message` (at re-entry: the answer to the hand-over) until the role hands over.
+
+        `anew`: on a new lane, whose first message is `message`. Nothing of the earlier ones is known there.
 
         Raises VisitEnded when it ends otherwise, ProviderRefused when the model cannot be had, and SpendingStopped when
         no more may be spent.
         """
+        if anew:
+            if self._pinger is not None:
+                await self._pinger.rest()
+            self.begin_lane(self.open_lane(self._lanes))
+            self._lanes += 1
         async with self.seat.clock.lane(self.lane.name), self._span("visit", self.name):
             self._hear(message)
             nudges = 0
@@ -96,6 +126,8 @@ class Role:
 
     async def _next_reply(self) -> Reply:
         call = CurrentCall(self._identity(), self.seat.clock, self.seat.book)
+        if self._pinger is not None:
+            await self._pinger.rest()
         try:
             async with self.seat.clock.deadline(self.seat.limits.deadline):
                 reply = await with_retries(
@@ -103,6 +135,9 @@ class Role:
                 )
         except DeadlinePassed:
             raise VisitEnded("agent_timeout") from None
+        if self._pinger is not None and call.requested_at is not None:
+            lifetime = POLICIES[self.entry.cache].lifetime(self.lifetime)
+            await self._pinger.go_on(call.requested_at, None if lifetime is None else call.requested_at + lifetime)
         if reply.tool_calls or reply.mend:
             valid = not reply.mend and all(self._refusal(c, reply) is None for c in reply.tool_calls)
             self.seat.book.judged(call.key, valid)
@@ -118,6 +153,20 @@ class Role:
             return await self.client.ask(self.lane, call)
         finally:
             self.seat.record.span("call", self.lane.name, call.key, started, self.seat.clock.now())
+
+    async def _ping(self, number: int) -> datetime | None:
+        """When it was sent; None when it brought no answer, or read less than half of the prompt from the cache."""
+        client, lane = self.client, self.lane
+        identity = replace(
+            self._identity(), turn=f"k{number}", blocks=1 + lane.asked, max_output_tokens=client.least_output
+        )
+        call = CurrentCall(identity, self.seat.clock, self.seat.book)
+        try:
+            await client.ping(lane, call)
+            tokens = read_usage(call.usage or {}, client.flavour).tokens
+        except (TryFailed, UsageError):
+            return None
+        return call.requested_at if 2 * tokens.cache_read >= tokens.prompt else None
 
     async def _back_off(self, seconds: float) -> None:
         async with self._span("wait", "backoff"):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.clock import Clock
+from agents.keep_alive import Background
 from agents.limits import Limits
 from agents.record import Record
 from cost_model.calls import Book
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Seat:
     """One attempt's place to work. `nonce` is 16 hex digits that stand at the head of every prompt of this attempt, so
-    that no other attempt can read its cache. `http` comes from `agents.transport.open_http`."""
+    that no other attempt can read its cache. `http` comes from `agents.transport.open_http`. `background` None: no role
+    may ask for keep-alive pings."""
 
     trial_id: str
     attempt: int
@@ -27,3 +29,4 @@ class Seat:
     shell: Shell
     limits: Limits
     http: "httpx2.AsyncClient"
+    background: Background | None = None

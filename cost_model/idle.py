@@ -86,9 +86,9 @@ def expiries(
 
 
 def activities_of(calls: Sequence[StoredCall]) -> list[Activity]:
-    """Each call is model time. From its end to the role's next call it runs tools, unless another role called meanwhile
-    or the answer is known to ask for none (`asks_for_tools`)."""
-    ordered = in_order(calls)
+    """Each call is model time, but for keep-alive pings. From its end to the role's next call it runs tools, unless
+    another role called meanwhile or the answer is known to ask for none (`asks_for_tools`)."""
+    ordered = [call for call in in_order(calls) if not call.pinged]
     done = [Activity(call.role, "model", call.fact.requested_at, call.end) for call in ordered]
     for call, following in itertools.pairwise(ordered):
         started, ended = call.end, following.fact.requested_at

@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +56,8 @@ def _role_parts(model: RoleModel) -> dict[str, object]:
         "lifetime": model.lifetime,
         "entry": {name: value for name, value in entry.items() if name in given or name not in _NEWER},
     }
-    chosen = {"effort": model.effort, "temperature": model.temperature}
+    pings = None if model.keep_alive is None else asdict(model.keep_alive)
+    chosen = {"effort": model.effort, "temperature": model.temperature, "keep_alive": pings}
     return parts | {name: value for name, value in chosen.items() if value is not None}
 
 

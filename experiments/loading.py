@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from agents import registry
 from agents.crew import RoleModel
 from agents.errors import RegistryError
+from agents.keep_alive import KeepAlive
+from cost_model.break_even import PING_AHEAD
 from cost_model.errors import PriceFileError, PriceMissing
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.prices import PriceBook
@@ -182,7 +184,31 @@ def _role(file: SpecFile, at: Place, wanted: RoleSpec, known: Mapping[str, "Mode
         )
     if wanted.temperature is not None and not entry.temperature:
         raise file.error((*at, "temperature"), f"model {entry.name!r} takes no temperature; leave it out")
-    return RoleModel(entry, wanted.lifetime, wanted.effort, wanted.temperature)
+    keep_alive = _keep_alive(file, (*at, "keep_alive"), wanted, entry)
+    return RoleModel(entry, wanted.lifetime, wanted.effort, wanted.temperature, keep_alive)
+
+
+def _keep_alive(file: SpecFile, at: Place, wanted: RoleSpec, entry: "ModelEntry") -> KeepAlive | None:
+    policy, asked = POLICIES[entry.cache], wanted.keep_alive
+    if asked is None:
+        return None
+    if policy.matching == "none":
+        raise file.error(at, f"model {entry.name!r} has no cache that pings could keep alive; leave it out")
+    lifetime = policy.lifetime(wanted.lifetime)
+    if lifetime is not None and asked.every_s >= lifetime.total_seconds():
+        raise file.error(
+            (*at, "every_s"),
+            f"pings every {asked.every_s:g} s come too late for entries that live {lifetime.total_seconds():g} s; "
+            f"expected fewer seconds than that, such as {lifetime.total_seconds() - PING_AHEAD.total_seconds():g}",
+        )
+    thinking = entry.extra_body.get("thinking")
+    if isinstance(thinking, dict) and "budget_tokens" in thinking:
+        raise file.error(
+            at,
+            f"the entry of model {entry.name!r} sets thinking.budget_tokens, so that each ping would think; leave "
+            "keep_alive out, or give the model another way to think",
+        )
+    return KeepAlive(asked.every_s, asked.most)
 
 
 def _all_or_none_simulated(file: SpecFile, used: Mapping[str, "ModelEntry"]) -> bool:

@@ -55,6 +55,14 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class KeepAliveSpec(_Part):
+    """While the role waits, its last request is sent again every `every_s` seconds, `most` times in one wait (None: as
+    often as it takes), so that its cache lives on."""
+
+    every_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)]
+    most: Count | None = None
+
+
 class RoleSpec(_Part):
     """`model` is a name of the registry. `lifetime` asks the provider's cache for it ("5m", "1h", "30m", ...), `effort`
     is one of the model's own words; None takes the provider's default, of the temperature too."""
@@ -63,6 +71,7 @@ class RoleSpec(_Part):
     lifetime: str | None = None
     effort: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2, strict=True)] | None = None
+    keep_alive: KeepAliveSpec | None = None
 
 
 def _role(value: object) -> object:
@@ -164,5 +173,5 @@ def _fields(at: Place) -> Iterable[str]:
     if at[0] == "limits":
         part = LimitsSpec
     elif at[0] == "arms":
-        part = RoleSpec if len(at) > 3 else ArmSpec
+        part = ArmSpec if len(at) <= 3 else KeepAliveSpec if "keep_alive" in at[4:-1] else RoleSpec
     return part.model_fields

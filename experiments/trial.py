@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from agents.clock import Clock, VirtualClock, WallClock
 from agents.crew import Limits, Seat, hire
 from agents.errors import ProviderRefused, VisitEnded
+from agents.keep_alive import Background
 from cost_model.calls import CallSent, SpendingStopped
 from cost_model.policies import POLICIES
 from experiments.budget import Budget
@@ -27,7 +28,7 @@ from experiments.store.journal import Journal
 from experiments.store.trial import TrialJournal
 from harbor_tasks.errors import SandboxBroken, SandboxSpoiled, StorageExceeded, TaskRefused
 from harbor_tasks.format import Task
-from harbor_tasks.sandbox import Backend, Output, Sandbox
+from harbor_tasks.sandbox import Backend, Output, Sandbox, Shell
 from harbor_tasks.sandbox.lasting import LastingShell
 from harbor_tasks.verifier import Verdict, verify
 
@@ -137,12 +138,23 @@ class _Attempt:
             self.spend.close()
 
     async def _play(self, sandbox: Sandbox) -> str:
-        import topologies
-
         shell = LastingShell(sandbox, user=self.task.config.agent.user)
         try:
             # In the agent's shell before it begins: one process less to start.
             before = _digest(await shell.run(_DIGEST, timeout_s=DIGEST_SECONDS))
+            ended_by = await self._act(shell)
+        finally:
+            # Before verification no process of the agent may be left: it could rewrite the reward.
+            await shell.close()
+        after = _digest(await sandbox.exec(_DIGEST, timeout_s=DIGEST_SECONDS, cwd=sandbox.workdir))
+        self.changed = None if before is None or after is None else before != after
+        return ended_by
+
+    async def _act(self, shell: Shell) -> str:
+        import topologies
+
+        # Between two visits nobody works, and yet time must stand still: the graph's own lane sees to that.
+        async with Background.open() as background, self.clock.lane("graph"):
             seat = Seat(
                 trial_id=self.trial.id,
                 attempt=self.attempt,
@@ -153,20 +165,17 @@ class _Attempt:
                 shell=shell,
                 limits=self._limits(),
                 http=self.bench.http,
+                background=background,
             )
             roles = hire(self.arm.topology.roles, self.arm.roles, seat)
             stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction, self.clock.expect)
             try:
                 await topologies.play(self.arm.topology, stage)
-                ended_by = "submitted"
             except VisitEnded as end:
-                ended_by = end.ended_by
-        finally:
-            # Before verification no process of the agent may be left: it could rewrite the reward.
-            await shell.close()
-        after = _digest(await sandbox.exec(_DIGEST, timeout_s=DIGEST_SECONDS, cwd=sandbox.workdir))
-        self.changed = None if before is None or after is None else before != after
-        return ended_by
+                return end.ended_by
+            finally:
+                await background.rest()
+        return "submitted"
 
     def _nonce(self) -> str:
         """A simulated trial is the same in every attempt and run. A real provider's cache outlives an attempt, and what

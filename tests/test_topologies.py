@@ -28,10 +28,12 @@ class ScriptedRole:
     def __init__(self, name: str, *handovers: Handover) -> None:
         self.name = name
         self.heard: list[str] = []
+        self.anew: list[bool] = []
         self._handovers = iter(handovers)
 
-    async def visit(self, message: str) -> Handover:
+    async def visit(self, message: str, *, anew: bool = False) -> Handover:
         self.heard.append(message)
+        self.anew.append(anew)
         return next(self._handovers)
 
 
@@ -46,7 +48,7 @@ def submit(text: str) -> Handover:
 APPROVE = Handover("approve", None, "done", "c3")
 
 
-async def play(planner: ScriptedRole, worker: ScriptedRole, **parameters: int) -> str:
+async def play(planner: ScriptedRole, worker: ScriptedRole, **parameters: object) -> str:
     topology = topologies.find("planner_worker")
     stage = topologies.Stage(
         {"planner": planner, "worker": worker}, topology.checked(parameters), "Make the tests pass."
@@ -75,6 +77,22 @@ async def test_rounds_end_the_chain_although_the_planner_wants_more() -> None:
     assert await play(planner, worker, rounds=2) == "again"
     assert len(worker.heard) == 2
     assert len(planner.heard) == 3
+
+
+@pytest.mark.parametrize("memory", ["digest", "fresh"])
+async def test_a_forgetful_planner_checks_on_new_lanes_and_knows_what_its_memory_says(memory: str) -> None:
+    planner = ScriptedRole("planner", delegate("first a, then b"), delegate("b is missing"), APPROVE)
+    worker = ScriptedRole("worker", submit("a is done"), submit("now b too"))
+    assert await play(planner, worker, memory=memory) == "done"
+    assert planner.anew == [False, True, True]
+    assert worker.anew == [False, False]
+    assert ("put into the brief" in planner.heard[0]) is (memory == "digest")
+    for rounds, heard in enumerate(planner.heard[1:], 1):
+        assert heard.startswith("Make the tests pass.\n\nYou have sent the worker to work on this")
+        assert f"to work on this {rounds} times" in heard
+    last = planner.heard[-1]
+    told = {text: text in last for text in ("first a, then b", "a is done", "b is missing", "now b too")}
+    assert told == dict.fromkeys(told, memory == "digest") | {"now b too": True}
 
 
 async def test_a_planner_that_approves_at_once_needs_no_worker() -> None:
@@ -109,7 +127,7 @@ class SlowRole:
     def __init__(self, name: str, clock: VirtualClock) -> None:
         self.name, self.clock = name, clock
 
-    async def visit(self, message: str) -> Handover:
+    async def visit(self, message: str, *, anew: bool = False) -> Handover:
         async with self.clock.lane(f"{self.name}-0"):
             await self.clock.sleep(200)
         return submit(message)

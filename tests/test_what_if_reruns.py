@@ -18,6 +18,7 @@ from agents.simulated.prefix_cache import BreakpointCache, Mark
 from agents.simulated.prompt_chain import BlockChain
 from agents.simulated.tokenizer import BYTES_PER_TOKEN
 from cost_model.call_fact import CallFact
+from cost_model.errors import ChangeImpossible
 from cost_model.prefixes import PromptBlock
 from cost_model.prices import PriceBook
 from cost_model.tokens import Tokens
@@ -54,7 +55,7 @@ def cost(arm: StoredArm, change: Change) -> tuple[Decimal, Decimal]:
 
 @needs_isolation
 @pytest.mark.timeout(400)
-async def test_an_hour_of_cache_a_faster_worker_and_fewer_hand_overs_cost_what_their_reruns_cost(
+async def test_an_hour_of_cache_pings_a_faster_worker_and_fewer_hand_overs_cost_what_their_reruns_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = await run(tmp_path / "as-it-is", PAIR)
@@ -66,6 +67,17 @@ async def test_an_hour_of_cache_a_faster_worker_and_fewer_hand_overs_cost_what_t
     )
     _, predicted = cost(measured, Change({"planner": RoleChange(lifetime="1h")}))
     assert predicted == cost(hour, Change())[0] != before
+
+    kept = await run(
+        tmp_path / "kept",
+        PAIR.replace("sim-claude-opus-5-5", "{model: sim-claude-opus-5-5, keep_alive: {every_s: 280}}"),
+    )
+    _, predicted = cost(measured, Change({"planner": RoleChange(keep_alive=KeepAlive(timedelta(seconds=280)))}))
+    assert predicted == cost(kept, Change())[0] != before
+    without = KeepAlive(timedelta(seconds=280), most=0)
+    assert cost(kept, Change({"planner": RoleChange(keep_alive=without)}))[1] == before
+    with pytest.raises(ChangeImpossible, match="planner: keep-alive pings were sent here"):
+        cost(kept, Change({"worker": RoleChange(times_faster=Fraction(2))}))
 
     rounds = max(one.round for scope in measured.scopes for one in scope)
     assert rounds > 1

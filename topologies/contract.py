@@ -25,8 +25,9 @@ class Role(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def visit(self, message: str) -> Handover:
-        """Runs the role's turns on its own lane until it hands over. Raises agents.errors.VisitEnded when it cannot."""
+    async def visit(self, message: str, *, anew: bool = False) -> Handover:
+        """Runs the role's turns on its own lane until it hands over; `anew`: on a new one, where only `message` is
+        known. Raises agents.errors.VisitEnded when it cannot."""
 
 
 @dataclass(frozen=True, slots=True)

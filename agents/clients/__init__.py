@@ -97,6 +97,14 @@ class Client(Protocol):
     async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
         """One try. Raises TryFailed when it brought no answer, and whatever the book refuses the call with."""
 
+    @property
+    def least_output(self) -> int:
+        """Tokens: the least that a request may ask for."""
+
+    async def ping(self, lane: Lane, call: CurrentCall) -> None:
+        """Sends the lane's last request again and asks for the least output, so that its cache entries live on. Raises
+        as `ask`."""
+
 
 NATIVE_IDLE = "You called no tool, so nothing was done. Go on with a tool call."
 

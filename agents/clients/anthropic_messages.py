@@ -10,6 +10,7 @@ from agents.clients import NATIVE_IDLE, ClientOptions, Reply, ToolResult
 from agents.clients.anthropic_answer import AnthropicAnswer
 from agents.clients.caching import caching_of
 from agents.clients.endpoint import Endpoint
+from agents.clients.ping import ping_of
 from agents.clients.request import Settings, begin, filled
 from agents.lane import Lane, Message
 from agents.registry import ModelEntry
@@ -37,6 +38,12 @@ class AnthropicMessages:
         stream = anthropic.AsyncStream[object]
         self._endpoint = Endpoint(sdk, stream, anthropic.AnthropicError, entry=entry, key=key, path="/v1/messages")
         self._caching = caching_of(entry, options.lifetime, options.cache_key)
+
+    @property
+    def least_output(self) -> int:
+        """0 fills the cache and says nothing. Whether a request that thinks or answers by a schema may ask for that is
+        not stated."""
+        return 1 if self._entry.actions == "json_schema" or "thinking" in self._entry.extra_body else 0
 
     def open_lane(
         self, name: str, system: str, tools: Sequence[Tool], nonce: str, *, schema: Mapping[str, object] | None = None
@@ -82,7 +89,14 @@ class AnthropicMessages:
         return [{"role": "user", "content": blocks}]
 
     def render(self, lane: Lane) -> bytes:
-        return b"".join((lane.wire_head, b",".join(self._caching.marked(lane)), b"]}"))
+        return self._body(lane, self._caching.marked(lane))
+
+    def _body(self, lane: Lane, messages: Sequence[bytes]) -> bytes:
+        return b"".join((lane.wire_head, b",".join(messages), b"]}"))
 
     async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
         return await self._endpoint.ask(self.render(lane), AnthropicAnswer(), call)
+
+    async def ping(self, lane: Lane, call: CurrentCall) -> None:
+        body = self._body(lane, self._caching.marked(lane)[: lane.asked])
+        await self._endpoint.ping(ping_of(body, "max_tokens", self.least_output), call)

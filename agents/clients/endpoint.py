@@ -1,6 +1,7 @@
 """One protocol's address over its SDK: raw bytes out, plain dicts in. Both SDKs name things alike and share this."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -46,8 +47,7 @@ class Endpoint:
 
     async def ask(self, body: bytes, answer: Answer, call: CurrentCall) -> Reply:
         """Raises TryFailed when there is no whole answer, and whatever the book refuses the call with."""
-        token = CALL.set(call)
-        try:
+        with self._acting(call):
             stream = await self._sdk.post(
                 self._url,
                 content=body,
@@ -65,6 +65,17 @@ class Endpoint:
             if not answer.ended:
                 raise unended(call, self._entry, self._key)
             return _fit_to_keep(answer.reply(call.tool_seconds), self._key)
+
+    async def ping(self, body: bytes, call: CurrentCall) -> None:
+        """Sends `body`, which asks for no stream, and reads nothing in its answer: the meter has. Raises as `ask`."""
+        with self._acting(call):
+            await self._sdk.post(self._url, content=body, cast_to=object, options={"headers": self._headers})
+
+    @contextmanager
+    def _acting(self, call: CurrentCall) -> Iterator[None]:
+        token = CALL.set(call)
+        try:
+            yield
         except (self._broken, httpx2.HTTPError, TryFailed, *BAD_EVENTS) as error:
             raise failure(error, call, self._entry, self._key) from error
         finally:

@@ -9,6 +9,7 @@ from agents.clients import NATIVE_IDLE, ClientOptions, Reply, ToolResult
 from agents.clients.caching import caching_of
 from agents.clients.chat_answer import ChatAnswer
 from agents.clients.openai_endpoint import openai_endpoint
+from agents.clients.ping import ping_of
 from agents.clients.request import Settings, begin, filled
 from agents.lane import Lane, Message
 from agents.registry import ModelEntry
@@ -25,6 +26,7 @@ class OpenAIChat:
 
     flavour = "openai_chat"
     idle = NATIVE_IDLE
+    least_output = 1
 
     def __init__(self, entry: ModelEntry, key: str, options: ClientOptions, http: "httpx2.AsyncClient") -> None:
         self._entry, self._options = entry, options
@@ -78,7 +80,14 @@ class OpenAIChat:
         return [{"type": "text", "text": filled(text)}] if self._caching.mark else text
 
     def render(self, lane: Lane) -> bytes:
-        return b"".join((b",".join((lane.wire_head, *self._caching.marked(lane))), b"]}"))
+        return self._body(lane, self._caching.marked(lane))
+
+    def _body(self, lane: Lane, messages: Sequence[bytes]) -> bytes:
+        return b"".join((b",".join((lane.wire_head, *messages)), b"]}"))
 
     async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
         return await self._endpoint.ask(self.render(lane), ChatAnswer(self._entry), call)
+
+    async def ping(self, lane: Lane, call: CurrentCall) -> None:
+        body = self._body(lane, self._caching.marked(lane)[: lane.asked])
+        await self._endpoint.ping(ping_of(body, self._entry.output_limit_parameter, self.least_output), call)

@@ -12,6 +12,7 @@ import orjson
 from agents.clients import NATIVE_IDLE, ClientOptions, Reply, ToolResult
 from agents.clients.caching import caching_of
 from agents.clients.openai_endpoint import openai_endpoint
+from agents.clients.ping import ping_of
 from agents.clients.request import Settings, begin, filled
 from agents.clients.responses_answer import ResponsesAnswer
 from agents.lane import Lane, Message
@@ -35,6 +36,7 @@ class OpenAIResponses:
 
     flavour = "openai_responses"
     idle = NATIVE_IDLE
+    least_output = 16
 
     def __init__(self, entry: ModelEntry, key: str, options: ClientOptions, http: "httpx2.AsyncClient") -> None:
         self._entry, self._key, self._options = entry, key, options
@@ -104,7 +106,14 @@ class OpenAIResponses:
         return [{"type": "input_text", "text": filled(wire_text(text))}]
 
     def render(self, lane: Lane) -> bytes:
-        return b"".join((b",".join((lane.wire_head, *self._caching.marked(lane))), b"]}"))
+        return self._body(lane, self._caching.marked(lane))
+
+    def _body(self, lane: Lane, messages: Sequence[bytes]) -> bytes:
+        return b"".join((b",".join((lane.wire_head, *messages)), b"]}"))
 
     async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
         return await self._endpoint.ask(self.render(lane), ResponsesAnswer(self._entry, self._key), call)
+
+    async def ping(self, lane: Lane, call: CurrentCall) -> None:
+        body = self._body(lane, self._caching.marked(lane)[: lane.asked])
+        await self._endpoint.ping(ping_of(body, "max_output_tokens", self.least_output), call)

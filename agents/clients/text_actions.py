@@ -42,6 +42,13 @@ class TextActions:
     def render(self, lane: Lane) -> bytes:
         return self._inner.render(lane)
 
+    @property
+    def least_output(self) -> int:
+        return self._inner.least_output
+
+    async def ping(self, lane: Lane, call: CurrentCall) -> None:
+        await self._inner.ping(lane, call)
+
     async def ask(self, lane: Lane, call: CurrentCall) -> Reply:
         reply = await self._inner.ask(lane, call)
         match actions.read(self._protocol, reply.text, self._tools):

@@ -16,6 +16,8 @@ from agents.simulated.dice import Dice
 from agents.simulated.persona import Doing, Persona
 
 _ROLE = re.compile(r"^Your role: ([\w-]{1,64})\.", re.MULTILINE)
+_FORGOTTEN = re.compile(r"^You have sent the worker to work on this (\d{1,3}) times; your conversation", re.MULTILINE)
+_DIGEST = re.compile(r"^Your brief 1:$", re.MULTILINE)
 _NONCE = re.compile(r"\[run ([0-9a-f]{16})\]")
 
 _WINDOW = 12
@@ -39,10 +41,14 @@ _NO_TOOLS = "This simulated model works through tools alone, and this request of
 
 
 class _Standing:
-    """Where the conversation stands: `visit` counts finished visits, `turn` the turns since."""
+    """Where the conversation stands: `visit` counts finished visits, those of forgotten conversations included, `turn`
+    the turns since. `knows` nothing of what it saw then when it was not even told its own briefs."""
 
     def __init__(self, transcript: Transcript) -> None:
-        self.visit = len(transcript.handed_over)
+        opening = next((line.text for line in transcript.said if line.speaker == "user"), "")
+        forgotten = _FORGOTTEN.search(opening)
+        self.visit = len(transcript.handed_over) + (int(forgotten[1]) if forgotten else 0)
+        self.knows = forgotten is None or _DIGEST.search(opening) is not None
         self._turns = transcript.visit
         self._said = transcript.said
         self.turn = len(self._turns)
@@ -123,7 +129,9 @@ class _Playing:
                 return self._command("explore", self._explore(turn, 150))
             subject = " ".join(task.instruction.split()[:12])
             return self._hand_over(_SENDS_TO_WORK, prose.brief(self._dice, subject, words.brief))
-        if turn < self._dice.about("check", self._persona.planner.check, 0.25):
+        # Who knows nothing of the place any more has to look at it once more before it can check anything.
+        relook = 0 if self._standing.knows else self._persona.planner.explore
+        if turn < self._dice.about("check", self._persona.planner.check, 0.25) + relook:
             return self._command("check", self._look(turn, 0))
         rates = self._persona.rework_rates
         if visit <= len(rates) and self._dice.unit("rework") < rates[visit - 1]:

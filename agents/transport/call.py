@@ -1,5 +1,6 @@
 """The call that the current task is making: set by the client, read in the transport."""
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +36,7 @@ class CurrentCall:
     The transport counts `tries`, so that a retry hidden inside an SDK is booked under a key of its own too. `key` is
     the latest try's. `tool_seconds` is what a simulated provider says that one tool call of its answer takes. `failure`
     is an exception of our own (the book's, a bug) that an SDK would dress up as a connection error. `error` is what was
-    booked as the reason why the latest try brought no answer.
+    booked as the reason why the latest try brought no answer, `usage` its raw usage, `requested_at` when it began.
     """
 
     identity: CallIdentity
@@ -46,11 +47,14 @@ class CurrentCall:
     tool_seconds: float = 0.0
     failure: Exception | None = None
     error: str | None = None
+    usage: Mapping[str, object] | None = None
+    requested_at: datetime | None = None
 
     def next_try(self, prompt_bytes: int, requested_at: datetime) -> CallSent:
         self.tries += 1
         self.tool_seconds = 0.0
-        self.error = None
+        self.error = self.usage = None
+        self.requested_at = requested_at
         i = self.identity
         self.key = call_key(i.trial_id, i.attempt, i.lane, i.turn, self.tries)
         return CallSent(

@@ -123,6 +123,7 @@ class _Booking:
                 outcome, error = "complete", None
         keys = _keys_of(self._request)
         told = self._call.error = None if error is None else one_line(error, keys)
+        usage = self._call.usage = None if reader is None else _kept_usage(reader.usage, keys)
         self._call.book.ended(
             CallEnded(
                 key=self._key,
@@ -130,7 +131,7 @@ class _Booking:
                 status=None if response is None else response.status_code,
                 first_token_at=self._first_token_at if response is not None and response.is_success else None,
                 ended_at=self._call.clock.now(),
-                usage=None if reader is None else _kept_usage(reader.usage, keys),
+                usage=usage,
                 response_id=None if reader is None else _name(reader.response_id, keys),
                 response_model=None if reader is None else _name(reader.response_model, keys),
                 request_id=None if response is None else _name(_request_id(response), keys),

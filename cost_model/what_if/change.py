@@ -34,7 +34,7 @@ class RoleChange:
     """What would be different about one role; as built here, nothing.
 
     `lifetime`: a name of its policy's lifetimes, or NO_CACHE; None as it was. `times_faster` scales all of the time in
-    which it holds the floor: 2 halves it.
+    which it holds the floor: 2 halves it. `keep_alive` takes the place of the pings that were sent.
     """
 
     lifetime: str | None = None
@@ -62,11 +62,14 @@ def changed(calls: Sequence[StoredCall], change: Change) -> list[StoredCall]:
     the measured ones. Raises ChangeImpossible, PriceMissing."""
     if change.fewer_rounds < 0 or any(role.times_faster <= 0 for role in change.roles.values()):
         raise ChangeImpossible("hand-overs cannot become more, and no role can be infinitely slow")
-    left = fewer_rounds(calls, change.fewer_rounds) if change.fewer_rounds else list(calls)
+    pinging = {role: one.keep_alive for role, one in change.roles.items() if one.keep_alive is not None}
+    left = [call for call in calls if not (call.pinged and call.role in pinging)]
+    if any(one.times_faster != 1 for one in change.roles.values()):
+        _check_pings(left)
+    left = fewer_rounds(left, change.fewer_rounds) if change.fewer_rounds else left
     left = at_other_speeds(left, {role: one.times_faster for role, one in change.roles.items()})
     left = [replace(call, fact=_on_terms(call, change)) for call in left]
     left = without_blocks(left, change.truncating)
-    pinging = {role: one.keep_alive for role, one in change.roles.items() if one.keep_alive is not None}
     for call in left:
         if call.role in pinging:
             _check_interval(call, pinging[call.role])
@@ -112,6 +115,15 @@ def _asked(fact: CallFact) -> str | None:
         written = {name for name, token_class in fact.policy.write_class.items() if fact.tokens.of(token_class)}
         return asked if written <= {asked} else None
     return asked
+
+
+def _check_pings(calls: Sequence[StoredCall]) -> None:
+    pinged = next((call for call in calls if call.pinged), None)
+    if pinged is not None:
+        raise ChangeImpossible(
+            f"{pinged.role}: keep-alive pings were sent here at their own interval, and when they would be sent at "
+            "another speed is not told; say how that role is kept alive as well"
+        )
 
 
 def _check_interval(call: StoredCall, plan: KeepAlive) -> None:

@@ -16,9 +16,9 @@ def with_rounds(calls: Sequence[StoredCall]) -> list[StoredCall]:
     numbered, number, with_lead = [], 0, True
     for call in ordered:
         lead = call.role == ordered[0].role
-        if with_lead and not lead:
-            number += 1
-        with_lead = lead
+        if not call.pinged:
+            number += with_lead and not lead
+            with_lead = lead
         numbered.append(replace(call, round=number))
     return numbered
 

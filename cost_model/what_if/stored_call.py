@@ -11,7 +11,8 @@ from cost_model.call_fact import CallFact
 class StoredCall:
     """`ended_at` None: not recorded, and the call is taken to have ended when its answer began.
 
-    `round`: how many hand-overs to another role lie before it (0: none). `ping`: a keep-alive, no step of the work.
+    `round`: how many hand-overs to another role lie before it (0: none). `pinged`: a keep-alive that was sent, and no
+    step of the work; `ping`: one that a replay adds.
     `asks_for_tools`: whether its answer does, None when that was not recorded.
     """
 
@@ -20,6 +21,7 @@ class StoredCall:
     ended_at: datetime | None = None
     round: int = 0
     ping: bool = False
+    pinged: bool = False
     asks_for_tools: bool | None = None
 
     @property

@@ -188,7 +188,11 @@ def remarks(arm: "StoredArm", replays: "list[Replay]") -> list[str]:
     if arm.in_flight:
         told.append(f"{arm.in_flight} calls are in flight and left out")
     pings = sum(one.call.ping for each in replays for one in each.predicted)
-    if pings:
+    sent = sum(one.call.pinged for each in replays for one in each.measured)
+    left = sum(one.call.pinged for each in replays for one in each.predicted)
+    if sent != left:
+        told.append(f"{pings} pings in place of {sent - left} that were sent")
+    elif pings:
         told.append(f"{pings} pings were added")
     return told
 

@@ -14,9 +14,9 @@ from experiments.store.reader import Reader
 from experiments.store.rows import Row
 
 _CALLS = """
-SELECT trials.arm, calls.key, calls.trial_id, calls.attempt, calls.role, calls.lane, calls.version, calls.blocks,
-    calls.model, calls.flavour, calls.lifetime, calls.requested_at, calls.first_token_at, calls.ended_at, calls.outcome,
-    calls.prompt_bytes, calls.max_output_tokens, calls.usage
+SELECT trials.arm, calls.key, calls.trial_id, calls.attempt, calls.role, calls.lane, calls.turn, calls.version,
+    calls.blocks, calls.model, calls.flavour, calls.lifetime, calls.requested_at, calls.first_token_at, calls.ended_at,
+    calls.outcome, calls.prompt_bytes, calls.max_output_tokens, calls.usage
 FROM calls JOIN trials ON trials.id = calls.trial_id
 WHERE trials.experiment = $experiment AND trials.arm = $arm
 ORDER BY calls.trial_id, calls.attempt, calls.requested_at, calls.key
@@ -77,7 +77,12 @@ def _scope(calls: Sequence[Row], blocks: Sequence[Row], facts: Facts) -> list[St
     by_key = {row["key"]: row for row in calls}
     return with_rounds(
         [
-            StoredCall(fact, str(by_key[fact.key]["role"]), _moment(by_key[fact.key]["ended_at"]))
+            StoredCall(
+                fact,
+                str(by_key[fact.key]["role"]),
+                _moment(by_key[fact.key]["ended_at"]),
+                pinged=str(by_key[fact.key]["turn"]).startswith("k"),
+            )
             for fact in call_facts(calls, blocks, facts)
         ]
     )
