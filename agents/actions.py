@@ -113,7 +113,13 @@ def _read_fenced(text: str, tools: Sequence[Tool]) -> Action | Unreadable | None
 
 
 def _ways(tools: Sequence[Tool]) -> str:
-    return "\n".join(f"- {tool.name}: {tool.description} Its text: {tool.parameter_description}" for tool in tools)
+    return "\n".join(f"- {tool.name}: {tool.description} {_its_text(tool)}" for tool in tools)
+
+
+def _its_text(tool: Tool) -> str:
+    if tool.text is None:
+        return f"Its text is a JSON object by the schema {orjson.dumps(tool.schema).decode()}"
+    return f"Its text: {tool.arguments.model_fields[tool.text].description}"
 
 
 def _fenced_told(tools: Sequence[Tool]) -> str:

@@ -15,7 +15,7 @@ from agents.registry import ModelEntry, key_of
 from agents.role import Role
 from agents.seat import Seat
 from agents.tools import Tool, handover_tool
-from agents.tools.bash import BASH
+from agents.tools.shelf import SHELF
 from cost_model.policies import POLICIES
 
 __all__ = ["Limits", "Role", "RoleModel", "Seat", "hire", "load_prompt"]
@@ -67,7 +67,7 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
             f"role {design.name}: {entry.name} has no cache lifetime {lifetime!r}; it has {', '.join(known) or 'none'}"
         )
     max_output_tokens = min(seat.limits.max_output_tokens, entry.limits.max_output_tokens)
-    tools: tuple[Tool, ...] = (*((BASH,) if design.bash else ()), *map(handover_tool, design.handovers))
+    tools: tuple[Tool, ...] = (*(SHELF[name].tool for name in design.tools), *map(handover_tool, design.handovers))
     options = ClientOptions(
         max_output_tokens=max_output_tokens,
         cache_key=f"{seat.nonce}-{design.name}",

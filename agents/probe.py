@@ -10,6 +10,7 @@ from itertools import count, product
 from typing import TYPE_CHECKING, Literal
 
 from agents.actions import told
+from agents.arguments import Unfit
 from agents.clients import ClientOptions, Reply, ToolResult, connect
 from agents.clock import Clock
 from agents.errors import RegistryError, TryFailed
@@ -208,8 +209,10 @@ def _judged(reply: Reply) -> tuple[Acted, str]:
     for call in reply.tool_calls:
         if call.name != BASH.name:
             return "malformed", f"it called a tool {call.name[:60]!r}, which it was not offered"
-        if BASH.argument(call.arguments) is None:
-            return "malformed", f"its arguments are no JSON object with {BASH.parameter!r}: {call.raw_arguments[:100]}"
+        try:
+            BASH.read(call.arguments)
+        except Unfit:
+            return "malformed", f"its arguments are no JSON object with {BASH.text!r}: {call.raw_arguments[:100]}"
     return "valid", ""
 
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from agents.arguments import Unfit
 from agents.clients import Client, Reply, ToolCall, ToolResult
 from agents.errors import DeadlinePassed, TryFailed, VisitEnded
 from agents.handover import Handover, HandoverTool
@@ -19,11 +20,13 @@ from agents.registry import ModelEntry
 from agents.retry import with_retries
 from agents.seat import Seat
 from agents.tools import Tool
-from agents.tools.bash import BASH, bash_result
+from agents.tools.bash import BASH
+from agents.tools.shelf import SHELF
 from agents.transport.call import CallIdentity, CurrentCall
 from cost_model.errors import UsageError
 from cost_model.policies import POLICIES
 from cost_model.usage import read_usage
+from harbor_tasks.sandbox import Output
 
 NUDGES = 2
 """So often in a row a role is told to use its tools before the visit ends."""
@@ -44,6 +47,17 @@ class _Pending:
 
     def answered(self, message: str) -> list[ToolResult]:
         return [*self.before, ToolResult(self.call_id, message), *self.after]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What the role's tools may use of it. `tool_seconds`: what one command takes on a simulated clock."""
+
+    role: "Role"
+    tool_seconds: float
+
+    async def run(self, command: str) -> tuple[Output, float]:
+        return await self.role.run(command, self.tool_seconds)
 
 
 @dataclass(slots=True)
@@ -180,12 +194,12 @@ class Role:
             if refusal is not None:
                 results.append(ToolResult(call.id, refusal, failed=True))
                 continue
-            argument = self._tool(call.name).argument(call.arguments) or ""
-            if call.name == BASH.name:
-                results.append(ToolResult(call.id, await self._run(argument, reply.tool_seconds)))
+            arguments = self._tool(call.name).read(call.arguments)
+            if call.name in SHELF:
+                bench = _Bench(self, reply.tool_seconds)
+                results.append(ToolResult(call.id, await SHELF[call.name].act(arguments, bench)))
                 continue
-            to_role = next(h.to_role for h in self.handovers if h.name == call.name)
-            handover = Handover(call.name, to_role, argument, call.id)
+            handover = next(h for h in self.handovers if h.name == call.name).handover(arguments, call.id)
             after = tuple(ToolResult(c.id, NOT_RUN, failed=True) for c in reply.tool_calls[position + 1 :])
             self._pending = _Pending(tuple(results), call.id, after)
             self.seat.record.handover(self.name, handover, self.seat.clock.now())
@@ -197,14 +211,16 @@ class Role:
         """Why a call cannot be carried out as it came, told so that the model can mend it; None when it can."""
         if not any(tool.name == call.name for tool in self.tools):
             return f"error: there is no tool {call.name[:100]!r}; there are {', '.join(t.name for t in self.tools)}"
-        tool = self._tool(call.name)
-        if tool.argument(call.arguments) is not None:
-            return None
-        if reply.ending == "max_tokens":
-            return f"error: not run, your answer was cut at {self.max_output_tokens} tokens; make a shorter call"
-        return f"error: not run, the arguments must be a JSON object with the string {tool.parameter!r}"
+        try:
+            self._tool(call.name).read(call.arguments)
+        except Unfit as problem:
+            if reply.ending == "max_tokens":
+                return f"error: not run, your answer was cut at {self.max_output_tokens} tokens; make a shorter call"
+            return f"error: not run, {problem}"
+        return None
 
-    async def _run(self, command: str, tool_seconds: float) -> str:
+    async def run(self, command: str, tool_seconds: float) -> tuple[Output, float]:
+        """For its tools: runs a command and returns its output with the seconds after which it would be stopped."""
         clock, limits = self.seat.clock, self.seat.limits
         self._check_deadline()
         timeout_s = limits.command_timeout_s
@@ -231,7 +247,7 @@ class Role:
                     clock.now(),
                 )
         self._check_loop(command, output.text)
-        return bash_result(output, timeout_s)
+        return output, timeout_s
 
     def _check_limits(self) -> None:
         if self.turns >= self.seat.limits.max_turns:

@@ -7,6 +7,7 @@ import orjson
 
 from agents import actions
 from agents.clients import Client, Reply, ToolCall, ToolResult
+from agents.clients.events import json_object
 from agents.lane import Lane, Message
 from agents.tools import Tool
 from agents.transport.call import CurrentCall
@@ -53,8 +54,12 @@ class TextActions:
         reply = await self._inner.ask(lane, call)
         match actions.read(self._protocol, reply.text, self._tools):
             case actions.Action(name, argument):
-                arguments = {tool.parameter: argument for tool in self._tools if tool.name == name}
-                raw = orjson.dumps(arguments).decode()
+                tool = next((tool for tool in self._tools if tool.name == name), None)
+                if tool is None or tool.text is not None:
+                    arguments: dict[str, object] | None = {} if tool is None else {str(tool.text): argument}
+                    raw = orjson.dumps(arguments).decode()
+                else:
+                    arguments, raw = json_object(argument), argument
                 action = ToolCall(f"action-{lane.blocks}", name, arguments, raw)
                 return replace(reply, tool_calls=(action,))
             case actions.Unreadable(mend):

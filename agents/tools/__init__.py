@@ -1,38 +1,37 @@
-"""What a model may call: `bash`, and the hand-overs of its role."""
+"""What a model may call: tools that work in the sandbox, and the hand-overs of its role."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from agents.arguments import Arguments, read, schema_of, text_of
 from agents.handover import HandoverTool
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool with one required string, named `parameter`. How it looks on the wire is the client's business."""
+    """How a tool looks to a model. How it looks on the wire is the client's business."""
 
     name: str
     description: str
-    parameter: str
-    parameter_description: str
+    arguments: type[Arguments]
 
     @property
     def schema(self) -> dict[str, object]:
         """The JSON Schema of its arguments."""
-        return {
-            "type": "object",
-            "properties": {self.parameter: {"type": "string", "description": self.parameter_description}},
-            "required": [self.parameter],
-            "additionalProperties": False,
-        }
+        return schema_of(self.arguments)
 
-    def argument(self, arguments: Mapping[str, object] | None) -> str | None:
-        """The one string; None when it is not there. Further arguments are overlooked."""
-        value = None if arguments is None else arguments.get(self.parameter)
-        return value if isinstance(value, str) else None
+    @property
+    def text(self) -> str | None:
+        """The name of its one parameter, where it takes a single text."""
+        return text_of(self.arguments)
+
+    def read(self, arguments: Mapping[str, object] | None) -> Arguments:
+        """Raises agents.arguments.Unfit. Further arguments are overlooked."""
+        return read(self.arguments, arguments)
 
 
 def handover_tool(design: HandoverTool) -> Tool:
-    return Tool(design.name, design.description, design.parameter, design.parameter_description)
+    return Tool(design.name, design.description, design.arguments)
 
 
 def with_nonce(tools: Sequence[Tool], nonce: str) -> list[Tool]:

@@ -1,5 +1,6 @@
 """The `bash` tool: what the model is told of it, and what it reads of a command's output."""
 
+from agents.arguments import text_form
 from agents.tools import Tool
 from agents.wire_text import wire_text
 from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
@@ -11,8 +12,7 @@ BASH = Tool(
         "together). The working directory and exported variables last from call to call; functions and unexported "
         "variables do not. Commands get no input and must not wait for any. Long output is cut in the middle."
     ),
-    parameter="command",
-    parameter_description="The command line or script to run.",
+    arguments=text_form("command", "The command line or script to run."),
 )
 
 HEAD, TAIL = 8_000, 2_000
