@@ -1,9 +1,10 @@
 """Who held the floor while a cache expired: the time between two requests of a lane, split by what went on in it."""
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -56,28 +57,24 @@ def expiries(
     calls: Sequence[StoredCall], explained: Iterable[ExplainedCall], activities: Sequence[Activity] | None = None
 ) -> list[Expiry]:
     """The expiries of one cache scope, in order. `activities` None: what the calls themselves show."""
-    known = activities_of(calls) if activities is None else activities
-    by_key = {call.fact.key: call for call in calls}
+    known = _Activities(activities_of(calls) if activities is None else activities)
+    told = {one.key: one for one in explained}
+    last_request: dict[tuple[str, str], datetime] = {}
     found = []
-    for one in explained:
-        rebuilt = [charge for charge in one.charges if charge.cause == EXPIRY_REBUILD]
-        call = by_key[one.key]
-        if not rebuilt or one.idle_s is None:
+    for call in in_order(calls):
+        fact, one = call.fact, told.get(call.fact.key)
+        since = last_request.get((fact.model, fact.lane))
+        if not (fact.outcome == "refused" and fact.tokens is None):
+            last_request[fact.model, fact.lane] = fact.requested_at
+        rebuilt = [] if one is None else [charge for charge in one.charges if charge.cause == EXPIRY_REBUILD]
+        if one is None or one.idle_s is None or since is None or not rebuilt:
             continue
-        until = call.fact.requested_at
-        since = max(
-            earlier.fact.requested_at
-            for earlier in calls
-            if (earlier.fact.model, earlier.fact.lane) == (call.fact.model, call.fact.lane)
-            and (earlier.fact.requested_at, earlier.fact.key) < (until, one.key)
-            and not (earlier.fact.outcome == "refused" and earlier.fact.tokens is None)
-        )
         found.append(
             Expiry(
                 one.key,
                 call.role,
                 one.idle_s,
-                tuple(_held(call.role, since, until, known)),
+                tuple(_held(call.role, since, fact.requested_at, known)),
                 sum(charge.units or 0 for charge in rebuilt),
                 sum((charge.excess_usd for charge in rebuilt), Decimal(0)),
             )
@@ -97,23 +94,44 @@ def activities_of(calls: Sequence[StoredCall]) -> list[Activity]:
     return done
 
 
-def _held(role: str, since: datetime, until: datetime, activities: Sequence[Activity]) -> list[tuple[str, Kind, float]]:
-    seconds: dict[tuple[str, Kind], float] = {}
-    for started, ended, holder in _pieces(role, since, until, activities):
-        seconds[holder] = seconds.get(holder, 0.0) + (ended - started).total_seconds()
-    return sorted(((*holder, held) for holder, held in seconds.items()), key=lambda piece: -piece[2])
+class _Activities:
+    """What went on, to be asked for a stretch of time without a look at everything."""
+
+    def __init__(self, activities: Iterable[Activity]) -> None:
+        self._all = sorted(activities, key=lambda one: one.started_at)
+        self._latest_end = list(itertools.accumulate((one.ended_at for one in self._all), max))
+
+    def within(self, since: datetime, until: datetime) -> list[Activity]:
+        """Those that had begun before `until` and not ended by `since`, in order of their start."""
+        place, inside = bisect_left(self._all, until, key=lambda one: one.started_at), []
+        while place and self._latest_end[place - 1] > since:
+            place -= 1
+            if self._all[place].ended_at > since:
+                inside.append(self._all[place])
+        return inside[::-1]
+
+
+def _held(role: str, since: datetime, until: datetime, activities: _Activities) -> list[tuple[str, Kind, float]]:
+    seconds: dict[tuple[str, Kind], timedelta] = {}
+    for started, ended, holder in _pieces(role, since, until, activities.within(since, until)):
+        seconds[holder] = seconds.get(holder, timedelta()) + (ended - started)
+    return sorted(((*holder, held.total_seconds()) for holder, held in seconds.items()), key=lambda piece: -piece[2])
 
 
 def _pieces(
-    role: str, since: datetime, until: datetime, activities: Sequence[Activity]
+    role: str, since: datetime, until: datetime, inside: Sequence[Activity]
 ) -> Iterator[tuple[datetime, datetime, tuple[str, Kind]]]:
     """The gap cut where an activity begins or ends. Of several at once another role's comes before the lane's own, and
     an answer before a tool: that is what the lane waited for."""
-    inside = [one for one in activities if one.started_at < until and one.ended_at > since]
     edges = sorted(
         {since, until, *(min(max(edge, since), until) for one in inside for edge in (one.started_at, one.ended_at))}
     )
+    going_on: list[Activity] = []
+    begun = 0
     for started, ended in itertools.pairwise(edges):
-        going_on = [one for one in inside if one.started_at <= started and one.ended_at >= ended]
+        while begun < len(inside) and inside[begun].started_at <= started:
+            going_on.append(inside[begun])
+            begun += 1
+        going_on = [one for one in going_on if one.ended_at > started]
         first = min(going_on, key=lambda one: (one.role == role, _FIRST.index(one.kind), one.role), default=None)
         yield started, ended, (USER, "wait") if first is None else (first.role, first.kind)

@@ -190,11 +190,12 @@ def _once_each(found: Iterable[FoundCall]) -> tuple[list[FoundCall], int]:
             calls[key] = call
             continue
         repeated += 1
-        calls[key] = _merged(earlier, call)
+        calls[key] = merged(earlier, call)
     return list(calls.values()), repeated
 
 
-def _merged(earlier: FoundCall, later: FoundCall) -> FoundCall:
+def merged(earlier: FoundCall, later: FoundCall) -> FoundCall:
+    """What two entries tell of one call: the later one, with the larger output."""
     if earlier.usage is None or later.usage is None:
         return earlier if later.usage is None else later
     usage = dict(later.usage)

@@ -63,7 +63,7 @@ def report(document: object, question: Question) -> dict[str, Any]:
     """
     found = calls_in(document)
     answers = [_answer(call, question) for call in found.calls]
-    warnings = _counted(answer.warnings for answer in answers)
+    warnings = counted(answer.warnings for answer in answers)
     if found.repeated:
         warnings.append(f"{found.repeated} of the entries told of a call once more: each call is counted once")
     if found.skipped:
@@ -87,7 +87,7 @@ def _answer(call: FoundCall, question: Question) -> _Answer:
         estimate = _estimate(call, model, at, question)
         return _Answer(model or NO_MODEL, None, at, dict.fromkeys(_TOKEN_FIELDS), None, (why,), estimate)
     warnings: list[str] = []
-    usage = _with_tier(call, question.tier, warnings)
+    usage = with_tier(call, question.tier, warnings)
     reading, untold = read_told(usage, question.api)
     if untold is not None:
         warnings.append(f"the output is not known, at least {untold.told.output} tokens ({untold})")
@@ -119,8 +119,8 @@ def _estimate(call: FoundCall, model: str | None, at: datetime, question: Questi
     if model is not None:
         with suppress(PriceMissing):
             card = _card(model, at, question)
-            made["output_usd_low"] = _text(card.usd("output", fewest, 0))
-            made["output_usd_high"] = _text(card.usd("output", most, 0))
+            made["output_usd_low"] = usd_text(card.usd("output", fewest, 0))
+            made["output_usd_high"] = usd_text(card.usd("output", most, 0))
     return made
 
 
@@ -128,7 +128,7 @@ def _card(model: str, at: datetime, question: Question) -> PriceCard:
     return SELF_HOSTED if model == SELF_HOSTED_MODEL else question.prices.card(model, at)
 
 
-def _with_tier(call: FoundCall, tier: str | None, warnings: list[str]) -> Mapping[str, object]:
+def with_tier(call: FoundCall, tier: str | None, warnings: list[str]) -> Mapping[str, object]:
     """What the response tells wins over what was asked for: a priority request may come back as an ordinary one. A
     batch's responses do not all tell that they were one."""
     usage = call.usage or {}
@@ -198,14 +198,14 @@ def _totals(answers: Sequence[_Answer]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "tokens": {name: _sum(answer.tokens[name] for answer in answers) for name in _TOKEN_FIELDS},
         "cost": _by_class(lines, answers) if whole else dict.fromkeys(_by_class(lines, answers)),
-        "cost_usd": _text(usd),
-        "list_usd": _text(listed),
-        "billed_usd": _text(_sum(bills)) if whole and any(b is not None for b in bills) else None,
+        "cost_usd": usd_text(usd),
+        "list_usd": usd_text(listed),
+        "billed_usd": usd_text(_sum(bills)) if whole and any(b is not None for b in bills) else None,
         "lines": [_line(line) for line in _added(lines)],
     }
     if usd is None:
         least = sum((each.usd if each.usd is not None else known_usd(each.lines) for each in priced), Decimal(0))
-        made["cost_at_least_usd"] = _text(least) if priced else None
+        made["cost_at_least_usd"] = usd_text(least) if priced else None
         if len(answers) == 1 and answers[0].estimate is not None:
             made["estimate"] = answers[0].estimate
     return made
@@ -219,7 +219,7 @@ def _by_class(lines: Iterable[Line], answers: Sequence[_Answer]) -> dict[str, st
         name = line.token_class if line.model in own else f"{line.model}:{line.token_class}"
         before = made.get(name, Decimal(0))
         made[name] = None if before is None or line.usd is None else before + line.usd
-    return {name: _text(usd) for name, usd in made.items()}
+    return {name: usd_text(usd) for name, usd in made.items()}
 
 
 def _added(lines: Iterable[Line]) -> list[Line]:
@@ -242,10 +242,10 @@ def _line(line: Line) -> dict[str, Any]:
         quantity = int(quantity)  # type: ignore[assignment]  # a whole number is written as one
     return {
         "class": line.token_class,
-        "quantity": _text(quantity) if isinstance(quantity, Decimal) else quantity,
+        "quantity": usd_text(quantity) if isinstance(quantity, Decimal) else quantity,
         "unit": line.unit,
         "model": line.model,
-        "usd": _text(line.usd),
+        "usd": usd_text(line.usd),
     }
 
 
@@ -259,14 +259,14 @@ def _sum(amounts: Iterable[Any]) -> Any:
     return total
 
 
-def _text(usd: Decimal | None) -> str | None:
+def usd_text(usd: Decimal | None) -> str | None:
     """Dollars in full, without needless zeros: JSON's numbers would be rounded by who reads them."""
     if usd is None:
         return None
     return f"{Decimal(usd).normalize():f}"
 
 
-def _counted(warnings: Iterable[Iterable[str]]) -> list[str]:
+def counted(warnings: Iterable[Iterable[str]]) -> list[str]:
     times: dict[str, int] = {}
     for each in warnings:
         for warning in each:

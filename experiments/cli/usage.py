@@ -16,13 +16,22 @@ MOST_BYTES = 256 << 20
 
 def usage(
     file: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="JSON, JSON lines or server-sent events: a usage object, a response, a list of stream events, of "
             "responses or of transcript lines. - reads standard input.",
             metavar="FILE|-",
         ),
-    ],
+    ] = None,
+    calls: Annotated[
+        str | None,
+        typer.Option(
+            "--calls",
+            help="Instead: a log of calls as JSON lines (role, requested_at, usage, ...), whose causes are told; "
+            "model, API, tier and lifetime then hold where a line tells none. docs/cost-model.md has the fields.",
+            metavar="FILE|-",
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Whose price holds, or self-hosted. Left out: the model that the response names."),
@@ -40,6 +49,10 @@ def usage(
     cache_hours: Annotated[
         str | None, typer.Option(help="For how many hours an explicit cache was held (Gemini).", metavar="HOURS")
     ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(help="With --calls: the cache policy of models that none is known of.", metavar="NAME"),
+    ] = None,
     prices: Annotated[
         list[Path] | None, typer.Option("--prices", help="A further price file; may be repeated.", metavar="FILE")
     ] = None,
@@ -48,6 +61,7 @@ def usage(
     import json
     from datetime import UTC, datetime
 
+    from cost_model.policies import POLICIES
     from cost_model.prices import PriceBook
     from cost_model.usage import SHAPES
     from cost_model.usage.document import parse
@@ -55,10 +69,19 @@ def usage(
     from cost_model.writes import LIFETIMES
     from experiments.cli.terminal import say
 
+    if (file is None) == (calls is None):
+        raise typer.BadParameter("give either a FILE (or -) or --calls FILE (or -)", param_hint="FILE|-")
     if api is not None and api not in SHAPES:
         raise typer.BadParameter(f"{api!r} is none that can be read; one of {', '.join(SHAPES)}", param_hint="--api")
     if ttl is not None and ttl not in LIFETIMES:
         raise typer.BadParameter(f"{ttl!r} is no lifetime; one of {', '.join(LIFETIMES)}", param_hint="--ttl")
+    if cache is not None and (calls is None or cache not in POLICIES):
+        raise typer.BadParameter(
+            "goes with --calls" if calls is None else f"{cache!r} is no policy; one of {', '.join(POLICIES)}",
+            param_hint="--cache",
+        )
+    if cache_hours is not None and calls is not None:
+        raise typer.BadParameter("does not go with --calls", param_hint="--cache-hours")
     question = Question(
         prices=PriceBook(prices or []),
         now=datetime.now(UTC),
@@ -69,7 +92,12 @@ def usage(
         lifetime=ttl,
         cache_hours=None if cache_hours is None else _hours(cache_hours),
     )
-    say(json.dumps(report(parse(_read(file)), question), indent=1))
+    if calls is not None:
+        from experiments.cli.usage_calls import print_calls
+
+        print_calls(_read(calls), "standard input" if calls == "-" else calls, question, cache)
+    elif file is not None:
+        say(json.dumps(report(parse(_read(file)), question), indent=1))
 
 
 def moment(text: str) -> "datetime":
