@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-_MAKER = re.compile(r"^(?:[a-z0-9_-]+[:/]|(?:[a-z-]{2,12}\.)?(?:anthropic|mistral|deepseek|openai|qwen)\.)+")
+_MAKER = re.compile(r"^(?:[a-z0-9_-]+[:/])*(?:(?:[a-z-]{2,12}\.)?(?:anthropic|mistral|deepseek|openai|qwen)\.)?")
 """A provider before the name: openrouter:z-ai/glm-5.3, eu.anthropic.claude-..."""
 
 _DATE = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)(?:-v\d+(?::\d+)?)?$|-v\d+(?::\d+)?$")
