@@ -1,39 +1,12 @@
 """Why each token of a prompt was billed as it was: one cause for each, by position."""
 
-import json
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 from cost_model.policies import POLICIES
-from cost_model.price_card import PriceCard
 from cost_model.scope import explain
 from cost_model.tokens import Tokens
 from tests.cost_calls import ANTHROPIC, DEEPSEEK, OPENAI, call, causes, wrote
-
-TIMELINES = json.loads((Path(__file__).parent / "data" / "cost_timelines.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("timeline", TIMELINES, ids=lambda timeline: timeline["id"])
-def test_a_known_timeline_comes_out_to_the_dollar(timeline: dict[str, Any]) -> None:
-    card = PriceCard("m", "list", None, None, {name: Decimal(p) for name, p in timeline["usd_per_mtok"].items()})
-    prompt = "head"
-    calls = []
-    for number, event in enumerate(timeline["calls"]):
-        if number and event["kind"] != "keepalive":
-            prompt += f" turn{number}"
-        lifetime = "1h" if "cache_write_1h" in event["tokens"] else None
-        calls.append(call(event["at_s"], prompt, Tokens(**event["tokens"]), card=card, lifetime=lifetime))
-    explained = explain(calls)
-    assert [one.cost_usd for one in explained] == [Decimal(event["usd"]) for event in timeline["calls"]]
-    assert sum(one.list_usd or 0 for one in explained) == Decimal(timeline["total_usd"])
-    expired = sum("expiry_rebuild" in causes(one) for one in explained)
-    assert expired == sum(event["kind"] == "rebuild_expired" for event in timeline["calls"])
-    if "excess_usd" in timeline:
-        assert sum(one.excess_usd for one in explained) == Decimal(timeline["excess_usd"])
 
 
 def test_a_prefix_that_outlived_its_cache_is_booked_as_expiry_and_the_new_part_as_growth() -> None:

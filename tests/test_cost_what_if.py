@@ -16,11 +16,10 @@ from cost_model.calls import Outcome
 from cost_model.errors import ChangeImpossible, PriceMissing
 from cost_model.policies import POLICIES
 from cost_model.price_card import PriceCard
-from cost_model.scope import explain
 from cost_model.tokens import CLASSES, Tokens
 from cost_model.what_if.change import Change, OtherModel, RoleChange
 from cost_model.what_if.keep_alive import KeepAlive
-from cost_model.what_if.replay import Replay, by_role_and_class, replay, total
+from cost_model.what_if.replay import Replay, by_role_and_class, measure, replay, replay_measured, total
 from cost_model.what_if.rounds import with_rounds
 from cost_model.what_if.search import best
 from cost_model.what_if.stored_call import StoredCall
@@ -254,14 +253,12 @@ def any_scope(chance: random.Random) -> list[StoredCall]:
 @settings(max_examples=600, deadline=None)
 def test_a_replay_that_changes_nothing_gives_the_measured_calls_exactly(seed: int) -> None:
     calls = any_scope(random.Random(seed))  # noqa: S311
-    measured = explain([one.fact for one in calls])
+    measured = measure(calls)
     nothing = [Change(), Change({"planner": RoleChange(), "worker": RoleChange(times_faster=Fraction(1))})]
     same_cards = Change(card=lambda fact: fact.card)
     for change in (*nothing, same_cards):
-        replayed = replay(calls, change)
-        assert [one.explained for one in replayed.measured] == measured
-        assert [one.explained for one in replayed.predicted] == measured
-        assert [one.call for one in replayed.predicted] == [one.call for one in replayed.measured]
+        replayed = replay_measured(measured, change)
+        assert replayed.measured == replayed.predicted == measured.told
 
 
 @given(st.integers(0, 2**63), st.sampled_from(["5m", "1h", "none", "pings", "faster", "slower", "fewer", "truncated"]))
