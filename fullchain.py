@@ -74,16 +74,25 @@ def query(sql: str, *, db: str | PathLike[str] = DEFAULT_DATABASE) -> list[dict[
 def price(
     flavour: str, usage: Mapping[str, object], model: str, at: datetime, *, prices: Sequence[str | PathLike[str]] = ()
 ) -> Decimal:
-    """Dollars of one call at list price: `usage` is the provider's raw object, `flavour` its API (anthropic_messages,
-    openai_chat, openai_responses), `model` a price reference, `at` an aware moment, `prices` further price files.
+    """Dollars of one call at list price: `usage` is the provider's raw object, `flavour` its API (a name of
+    `cost_model.usage.SHAPES`, such as anthropic_messages), `model` a price reference, `at` an aware
+    moment, `prices` further price files.
 
-    Cache writes whose lifetime the usage does not tell have the model's price of `cache_write_unknown`: on the public
-    list that of the provider's default lifetime; a price file must name it (PriceMissing). Raises UsageError when the
-    usage contradicts itself, lacks a number, or was not billed at standard prices (a tier, a speed, a region)."""
+    A tier, a speed and a region that the usage tells multiply, searches and an advisor's tokens are added. Cache writes
+    whose lifetime it does not tell have the price of the shortest. Raises UsageError when the usage contradicts itself,
+    lacks a number, or leaves open what was read from a cache; PriceMissing for what has no price."""
+    from cost_model.errors import UsageError
     from cost_model.prices import PriceBook
-    from cost_model.usage import normalise
+    from cost_model.usage import read_usage
+    from cost_model.usage.lines import price_usage
 
-    return PriceBook([Path(path) for path in prices]).card(model, at).cost(normalise(flavour, usage))
+    book = PriceBook([Path(path) for path in prices])
+    reading = read_usage(usage, flavour)
+    usd = price_usage(reading, model, book.card(model, at), lambda name: book.card(name, at)).list_usd
+    if usd is None:
+        untold = ", ".join(sorted(reading.untold))
+        raise UsageError(f"usage: {untold} is null, which is not known and not zero: its dollars are not known", usage)
+    return usd
 
 
 def open_database(db: str | PathLike[str] = DEFAULT_DATABASE) -> "Reader":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fullchain
-from cost_model.errors import UsageError
+from cost_model.errors import PriceMissing, UsageError
 from experiments.errors import StoreMissing
 from tests.sandbox_tasks import needs_isolation
 
@@ -46,10 +46,34 @@ def test_a_usage_is_priced_exactly_by_class(tmp_path: Path) -> None:
     assert usd == Decimal("0.003052")
 
 
-def test_usage_that_no_standard_price_fits_is_refused_in_words() -> None:
-    usage = {"input_tokens": 3, "output_tokens": 7, "service_tier": "batch"}
-    with pytest.raises(UsageError, match="service_tier is 'batch': such a call is not billed at standard prices"):
+@pytest.mark.parametrize(
+    ("told", "usd"),
+    [
+        ({}, "0.006"),
+        ({"service_tier": "standard"}, "0.006"),
+        ({"service_tier": "batch"}, "0.003"),
+        ({"speed": "fast"}, "0.012"),
+        ({"inference_geo": "us"}, "0.0066"),
+        ({"service_tier": "batch", "inference_geo": "us"}, "0.0033"),
+        ({"service_tier": "batch", "server_tool_use": {"web_search_requests": 2}}, "0.023"),
+    ],
+)
+def test_what_a_usage_says_of_its_price_multiplies_as_everywhere_else(told: dict[str, object], usd: str) -> None:
+    usage = {"input_tokens": 1000, "output_tokens": 100, **told}
+    assert fullchain.price("anthropic_messages", usage, "claude-opus-5-5", AT) == Decimal(usd)
+
+
+def test_a_tier_that_no_price_is_known_of_is_refused_in_words() -> None:
+    usage = {"input_tokens": 3, "output_tokens": 7, "service_tier": "gold"}
+    with pytest.raises(PriceMissing, match="service_tier is 'gold', and no price of claude-opus-5-5 is known for it"):
         fullchain.price("anthropic_messages", usage, "claude-opus-5-5", AT)
+
+
+def test_dollars_that_are_not_known_are_never_nothing() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": None}}
+    with pytest.raises(UsageError, match="cache_read is null") as refusal:
+        fullchain.price("openai_chat", usage, "deepseek-v4-flash", AT)
+    assert refusal.value.raw == usage
 
 
 def test_a_write_of_untold_lifetime_is_priced_as_the_default_one() -> None:
