@@ -185,6 +185,12 @@ def test_cost_is_additive_over_calls(seed: int) -> None:
     assert sum(Decimal(line["usd"]) for line in whole["lines"]) == Decimal(whole["cost_usd"])
 
 
+def test_a_line_separator_within_a_text_ends_neither_line_nor_event() -> None:
+    line = json.dumps({"note": "a\u2028b\x85c", "usage": USAGE}, ensure_ascii=False)
+    assert len(calls_in(parse(f"{line}\r\n{line}\n")).calls) == 2
+    assert len(calls_in(parse(f"data: {line}\r\n\r\ndata: {line}\n\ndata: [DONE]")).calls) == 2
+
+
 def test_the_tier_that_the_response_tells_wins_over_the_one_that_was_asked_for() -> None:
     response = {"service_tier": "default", "usage": {**CHAT}}
     assert told(response, "gpt-6-sol", tier="flex")["cost_usd"] == "0.003"

@@ -4,6 +4,7 @@ Cumulative events are laid over each other, responses stand side by side, and wh
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ MOST_CALLS = 1_000_000
 _USAGES = ("usage", "usageMetadata", "usage_metadata", "token_usage")
 _WRAPPERS = ("message", "response", "body", "result", "data", "kwargs", "metadata", "response_metadata", "llm_output")
 _NESTING = 5
+_LINE_END = re.compile(r"\r\n|\n|\r")
+"""Not what `splitlines` takes for one: JSON allows the others within its texts."""
 _OUTPUTS = ("output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens")
 _UNDERSTOOD = (
     "what is understood: one usage object, one response, a list of stream events, of responses or of transcript lines"
@@ -54,13 +57,13 @@ def parse(text: str) -> object:
     if not stripped:
         raise DocumentError(f"nothing was given; {_UNDERSTOOD}, as JSON, JSON lines or server-sent events")
     if stripped.startswith(("data:", "event:", ":")):
-        fields = (line.partition(":") for line in stripped.splitlines())
+        fields = (line.partition(":") for line in _LINE_END.split(stripped))
         lines = [value.strip() for name, _, value in fields if name.strip() == "data"]
         return [_json(line, f"event {number}") for number, line in enumerate(lines, 1) if line and line != "[DONE]"]
     try:
         return _json(stripped, "the text")
     except DocumentError as whole:
-        lines = stripped.splitlines()
+        lines = _LINE_END.split(stripped)
         if len(lines) == 1 or not lines[0].rstrip().endswith(("}", "]", "null")):
             raise
         try:
