@@ -165,7 +165,7 @@ def test_what_is_not_known_is_null_with_a_range_and_never_nothing(
     assert (calls["cut"]["cost_low_usd"], calls["cut"]["cost_high_usd"]) == ("0.0252", "0.045")
     assert calls["cut"]["tokens"]["output"] is None
     assert prompt_causes(calls["cut"]) == {"first_write": 5000}
-    assert calls["refused"]["cost_usd"] == "0"
+    assert (calls["refused"]["cost_usd"], calls["refused"]["prompt_tokens"]) == ("0", 0)
     totals = made["totals"]
     assert (totals["known"], totals["unknown"], totals["cost_usd"], totals["cost_high_usd"]) == (1, 3, None, None)
     assert totals["cost_low_usd"] == "0.0252"
@@ -197,6 +197,8 @@ def test_blocks_tell_a_shared_head_and_an_altered_prompt_which_counts_cannot(
     calls = told(capsys, tmp_path / "x.jsonl", lines)["calls"]
     assert prompt_causes(calls[1]) == {"eviction": 5000, "first_write": 5000}
     assert prompt_causes(calls[2]) == {"hit": 5000, "change_rebuild": 5000, "growth": 5000}
+    refused = {**LINE, "key": "0", "lane": "a", "usage": None, "outcome": "refused"}
+    assert told(capsys, tmp_path / "z.jsonl", [*lines, refused])["calls"][1:] == calls
     made = told(capsys, tmp_path / "y.jsonl", [*lines[:2], {**lines[2], "blocks": None}])
     assert prompt_causes(made["calls"][1]) == {"first_write": 10_000}
     assert made["warnings"] == ["1 of the calls of lane 'a' have no blocks: all of it is explained by counts and times"]

@@ -51,6 +51,13 @@ class _Told:
     def own_model(self) -> str:
         return self.call.stored.fact.model
 
+    @property
+    def prompt_tokens(self) -> int | None:
+        """None: not known. Of a refused call nothing was billed."""
+        if self.explained.tokens is not None:
+            return self.explained.tokens.prompt
+        return None if self.explained.charges else 0
+
     def of_prompt(self) -> Iterable[Charge]:
         return (charge for charge in self.explained.charges if charge.cause not in (OUTPUT, BESIDE))
 
@@ -58,7 +65,7 @@ class _Told:
         """By class; of an untold output what it had at least is no count of it."""
         known = self.explained.tokens
         if known is None:
-            return dict.fromkeys(_TOKENS, 0 if self.explained.cost_usd == 0 and not self.explained.charges else None)
+            return dict.fromkeys(_TOKENS, self.prompt_tokens)
         counts: dict[str, int | None] = {name: getattr(known, name) for name in _TOKENS}
         untold = dict.fromkeys(self.call.untold)
         if "output" in untold or any(c.cause == OUTPUT and c.units is None for c in self.explained.charges):
@@ -151,7 +158,7 @@ def _call(told: _Told) -> dict[str, Any]:
         "requested_at": fact.requested_at.isoformat(),
         "outcome": fact.outcome,
         "idle_s": one.idle_s,
-        "prompt_tokens": None if one.tokens is None else one.tokens.prompt,
+        "prompt_tokens": told.prompt_tokens,
         "tokens": told.tokens(),
         "causes": {cause: total.shown() for cause, total in causes.items()},
         "classes": cost.by_class(),

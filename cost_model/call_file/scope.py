@@ -241,13 +241,18 @@ def _stored(line: CallLine, fact: CallFact) -> StoredCall:
 
 def _by_counts_where_blocks_lack(calls: Sequence[FileCall]) -> tuple[list[FileCall], list[str]]:
     """A lane is explained either by the blocks of all its calls or by none: what lies between would be guessed."""
-    lacking: Counter[tuple[str, str]] = Counter(_lane(call) for call in calls if not call.stored.fact.prompt)
+    lacking = Counter(_lane(call) for call in calls if not call.stored.fact.prompt and not _refused(call))
     mixed = {_lane(call): lacking[_lane(call)] for call in calls if call.stored.fact.prompt and lacking[_lane(call)]}
     warnings = [
         f"{count} of the calls of lane {lane!r} have no blocks: all of it is explained by counts and times"
         for (_, lane), count in mixed.items()
     ]
     return [_without_blocks(call) if _lane(call) in mixed else call for call in calls], warnings
+
+
+def _refused(call: FileCall) -> bool:
+    """Nothing of it can have come into a cache."""
+    return call.stored.fact.outcome == "refused" and call.stored.fact.tokens is None
 
 
 def _lane(call: FileCall) -> tuple[str, str]:
