@@ -196,7 +196,7 @@ def test_the_work_grows_with_the_file_and_not_with_its_square() -> None:
         return calls_made(lambda: explained(text))
 
     work(3)
-    assert work(800) < 10 * work(100)
+    assert work(400) < 10 * work(50)
 
 
 def test_every_shipped_model_has_the_cache_that_its_name_tells() -> None:

@@ -1,8 +1,9 @@
 """Who held the floor while a cache expired."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,3 +73,44 @@ def test_the_seconds_of_all_holders_sum_to_the_idle_time(drawn: list[tuple[str, 
     for expiry in found(*calls):
         assert sum(seconds for _, _, seconds in expiry.held) == expiry.idle_s
         assert all(seconds > 0 for _, _, seconds in expiry.held)
+
+
+class Counted(datetime):
+    """A time that counts how often it is compared: a measure of work that no other process disturbs."""
+
+    compared = 0
+
+    def __lt__(self, other: Any) -> bool:
+        Counted.compared += 1
+        return super().__lt__(other)
+
+    def __le__(self, other: Any) -> bool:
+        Counted.compared += 1
+        return super().__le__(other)
+
+    def __gt__(self, other: Any) -> bool:
+        Counted.compared += 1
+        return super().__gt__(other)
+
+    def __ge__(self, other: Any) -> bool:
+        Counted.compared += 1
+        return super().__ge__(other)
+
+
+def compared(count: int) -> int:
+    """Every call of three lanes expires, and the one gap of a fourth holds them all."""
+    begin = Counted.fromisoformat(START.isoformat())
+    facts = [call(350 * n, "", wrote(9000), lane="pwx"[n % 3], key=f"{n:05}") for n in range(count)]
+    facts += [call(at, "", wrote(9000), lane="lead", key=f"lead{at:06}") for at in (-10, 350 * count)]
+    calls = [
+        lasting(replace(fact, requested_at=begin + (fact.requested_at - START), first_token_at=None), 20)
+        for fact in facts
+    ]
+    explained = explain([one.fact for one in calls])
+    before = Counted.compared
+    assert len(expiries(calls, explained)) == count - 3 + 1
+    return Counted.compared - before
+
+
+def test_many_expiries_and_a_long_gap_cost_no_look_at_every_call_for_every_other() -> None:
+    assert compared(800) < 16 * compared(100)
