@@ -1,7 +1,7 @@
 """Hires the roles of a topology: a model, a client, a lane and tools for each."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from agents.actions import told
@@ -23,9 +23,11 @@ __all__ = ["Limits", "Role", "RoleModel", "Seat", "hire", "load_prompt"]
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """Who plays a role, and what is asked of it; None leaves a choice to the provider, and sends no pings.
+    """Who plays a role, and what is asked of it; None leaves a choice to the provider or the topology, sends no pings,
+    and lowers no limit of the seat.
 
     `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
+    `prompt` is a text, `tools` are names of `agents.tools.shelf`.
     """
 
     entry: ModelEntry
@@ -33,6 +35,10 @@ class RoleModel:
     effort: str | None = None
     temperature: float | None = None
     keep_alive: KeepAlive | None = None
+    prompt: str | None = None
+    tools: tuple[str, ...] | None = None
+    max_turns: int | None = None
+    max_output_tokens: int | None = None
 
 
 def load_prompt(name: str) -> str:
@@ -51,10 +57,10 @@ def hire(
 
     Raises RegistryError when a role has no model, a key is missing or the model's cache knows no such lifetime.
     """
-    return {design.name: _hire_one(design, models, seat, prompt_of(design.prompt)) for design in designs}
+    return {design.name: _hire_one(design, models, seat, prompt_of) for design in designs}
 
 
-def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, prompt: str) -> Role:
+def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, prompt_of: Callable[[str], str]) -> Role:
     if design.name not in models:
         raise RegistryError(
             f"role {design.name}: no model was given; there are models for {', '.join(models) or 'none'}"
@@ -66,8 +72,11 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
         raise RegistryError(
             f"role {design.name}: {entry.name} has no cache lifetime {lifetime!r}; it has {', '.join(known) or 'none'}"
         )
-    max_output_tokens = min(seat.limits.max_output_tokens, entry.limits.max_output_tokens)
-    tools: tuple[Tool, ...] = (*(SHELF[name].tool for name in design.tools), *map(handover_tool, design.handovers))
+    prompt = prompt_of(design.prompt) if model.prompt is None else model.prompt
+    seat = replace(seat, limits=_limits(seat.limits, model))
+    max_output_tokens = seat.limits.max_output_tokens
+    names = design.tools if model.tools is None else model.tools
+    tools: tuple[Tool, ...] = (*(SHELF[name].tool for name in names), *map(handover_tool, design.handovers))
     options = ClientOptions(
         max_output_tokens=max_output_tokens,
         cache_key=f"{seat.nonce}-{design.name}",
@@ -88,3 +97,13 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
     if model.keep_alive is not None:
         role.keep_alive(model.keep_alive)
     return role
+
+
+def _limits(limits: Limits, model: RoleModel) -> Limits:
+    answers = (limits.max_output_tokens, model.entry.limits.max_output_tokens, model.max_output_tokens)
+    turns = (limits.max_turns, model.max_turns)
+    return replace(
+        limits,
+        max_output_tokens=min(most for most in answers if most is not None),
+        max_turns=min(most for most in turns if most is not None),
+    )

@@ -57,7 +57,15 @@ def _role_parts(model: RoleModel) -> dict[str, object]:
         "entry": {name: value for name, value in entry.items() if name in given or name not in _NEWER},
     }
     pings = None if model.keep_alive is None else asdict(model.keep_alive)
-    chosen = {"effort": model.effort, "temperature": model.temperature, "keep_alive": pings}
+    chosen = {
+        "effort": model.effort,
+        "temperature": model.temperature,
+        "keep_alive": pings,
+        "prompt": None if model.prompt is None else _digest(model.prompt.encode()),
+        "tools": None if model.tools is None else list(model.tools),
+        "max_turns": model.max_turns,
+        "max_output_tokens": model.max_output_tokens,
+    }
     return parts | {name: value for name, value in chosen.items() if value is not None}
 
 

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agents import registry
-from agents.crew import RoleModel
 from agents.errors import RegistryError
-from agents.keep_alive import KeepAlive
-from cost_model.break_even import PING_AHEAD
 from cost_model.errors import PriceFileError, PriceMissing
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.prices import PriceBook
 from experiments.budget import amount
+from experiments.casting import role_model
 from experiments.errors import SpecError
 from experiments.experiment import Arm, Experiment, host_refusal
-from experiments.spec import NAME, SANDBOXES, ArmSpec, RoleSpec, SpecFile, read_spec
-from experiments.spec_mistakes import Place, near
+from experiments.spec import NAME, SANDBOXES, ArmSpec, SpecFile, read_spec
+from experiments.spec_mistakes import near
 from harbor_tasks.errors import TaskInvalid
 from harbor_tasks.format import Task, bundled_tasks, load_tasks
 
@@ -157,58 +155,10 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
                 (*at, "roles", role),
                 f"topology {topology.name!r} has no role {role!r}; its roles: {', '.join(needed)}",
             )
-        roles[role] = _role(file, (*at, "roles", role), wanted, known)
+        roles[role] = role_model(file, (*at, "roles", role), wanted, known)
     with file.blaming((*at, "parameters"), topologies.ParametersInvalid):
         parameters = topology.checked(arm.parameters)
     return Arm(arm.name, topology, roles, parameters)
-
-
-def _role(file: SpecFile, at: Place, wanted: RoleSpec, known: Mapping[str, "ModelEntry"]) -> RoleModel:
-    entry = known.get(wanted.model)
-    if entry is None:
-        raise file.error(
-            at, f"unknown model {wanted.model!r}; {near(wanted.model, sorted(known))} (all: `fullchain models list`)"
-        )
-    lifetimes = POLICIES[entry.cache].lifetimes
-    if wanted.lifetime is not None and wanted.lifetime not in lifetimes:
-        raise file.error(
-            (*at, "lifetime"),
-            f"the cache of model {entry.name!r} ({entry.cache}) has no lifetime {wanted.lifetime!r}; "
-            f"it has: {', '.join(lifetimes) or 'none'}",
-        )
-    if wanted.effort is not None and wanted.effort not in entry.efforts:
-        raise file.error(
-            (*at, "effort"),
-            f"model {entry.name!r} takes no effort {wanted.effort!r}; it takes: "
-            f"{', '.join(entry.efforts) or 'none, so leave it out'}",
-        )
-    if wanted.temperature is not None and not entry.temperature:
-        raise file.error((*at, "temperature"), f"model {entry.name!r} takes no temperature; leave it out")
-    keep_alive = _keep_alive(file, (*at, "keep_alive"), wanted, entry)
-    return RoleModel(entry, wanted.lifetime, wanted.effort, wanted.temperature, keep_alive)
-
-
-def _keep_alive(file: SpecFile, at: Place, wanted: RoleSpec, entry: "ModelEntry") -> KeepAlive | None:
-    policy, asked = POLICIES[entry.cache], wanted.keep_alive
-    if asked is None:
-        return None
-    if policy.matching == "none":
-        raise file.error(at, f"model {entry.name!r} has no cache that pings could keep alive; leave it out")
-    lifetime = policy.lifetime(wanted.lifetime)
-    if lifetime is not None and asked.every_s >= lifetime.total_seconds():
-        raise file.error(
-            (*at, "every_s"),
-            f"pings every {asked.every_s:g} s come too late for entries that live {lifetime.total_seconds():g} s; "
-            f"expected fewer seconds than that, such as {lifetime.total_seconds() - PING_AHEAD.total_seconds():g}",
-        )
-    thinking = entry.extra_body.get("thinking")
-    if isinstance(thinking, dict) and "budget_tokens" in thinking:
-        raise file.error(
-            at,
-            f"the entry of model {entry.name!r} sets thinking.budget_tokens, so that each ping would think; leave "
-            "keep_alive out, or give the model another way to think",
-        )
-    return KeepAlive(asked.every_s, asked.most)
 
 
 def _all_or_none_simulated(file: SpecFile, used: Mapping[str, "ModelEntry"]) -> bool:

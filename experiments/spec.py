@@ -65,13 +65,19 @@ class KeepAliveSpec(_Part):
 
 class RoleSpec(_Part):
     """`model` is a name of the registry. `lifetime` asks the provider's cache for it ("5m", "1h", "30m", ...), `effort`
-    is one of the model's own words; None takes the provider's default, of the temperature too."""
+    is one of the model's own words; None takes the provider's default, of the temperature too. `prompt` is a Markdown
+    file, relative to the spec, and `tools` are the names of those it has besides its hand-overs; None: the topology's
+    own. `max_turns` and `max_output_tokens` lower the experiment's limits for this role."""
 
     model: str
     lifetime: str | None = None
     effort: str | None = None
     temperature: Annotated[float, Field(ge=0, le=2, strict=True)] | None = None
     keep_alive: KeepAliveSpec | None = None
+    prompt: str | None = None
+    tools: list[str] | None = None
+    max_turns: Count | None = None
+    max_output_tokens: Count | None = None
 
 
 def _role(value: object) -> object:
