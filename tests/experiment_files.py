@@ -27,6 +27,8 @@ TABLES = (
     "trial_roles",
     "calls",
     "charges",
+    "expiries",
+    "expiry_holds",
     "messages",
     "commands",
     "spans",

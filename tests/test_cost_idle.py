@@ -1,5 +1,6 @@
 """Who held the floor while a cache expired."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_model.call_fact import CallFact
-from cost_model.idle import Activity, Expiry, expiries
+from cost_model.idle import Activity, Expiry, Floor, expiries
 from cost_model.scope import explain
 from cost_model.what_if.stored_call import StoredCall
 from tests.cost_calls import DEEPSEEK, START, call, wrote
@@ -58,7 +59,7 @@ def test_what_is_known_of_commands_and_waits_beats_what_calls_show() -> None:
 def test_every_expiry_of_a_chain_is_held_by_its_worker() -> None:
     calls = chain_calls(DUO)
     expired = expiries(calls, explain([one.fact for one in calls]))
-    assert [one.holder[0] for one in expired] == ["worker"] * 3
+    assert [one.held[0][0] for one in expired] == ["worker"] * 3
     assert [one.idle_s for one in expired] == [376] * 3
     assert sum(one.excess_usd for one in expired) == Decimal("0.513015")
 
@@ -114,3 +115,26 @@ def compared(count: int) -> int:
 
 def test_many_expiries_and_a_long_gap_cost_no_look_at_every_call_for_every_other() -> None:
     assert compared(800) < 16 * compared(100)
+
+
+KINDS = ["model", "tool", "wait"]
+SPANS = st.tuples(st.sampled_from("pwx"), st.sampled_from(KINDS), st.integers(0, 60), st.integers(0, 60))
+
+
+@given(st.lists(SPANS, max_size=25), st.integers(0, 60), st.integers(0, 60))
+def test_each_second_is_held_by_the_first_of_those_who_were_busy_in_it(
+    drawn: list[tuple[str, str, int, int]], one: int, other: int
+) -> None:
+    since, until = min(one, other), max(one, other)
+    busy = [(role, kind, min(a, b), max(a, b)) for role, kind, a, b in drawn]
+    floor = Floor(
+        Activity(role, kind, START + timedelta(seconds=a), START + timedelta(seconds=b))  # type: ignore[arg-type]  # drawn text
+        for role, kind, a, b in busy
+    )
+    seconds: Counter[tuple[str, str]] = Counter()
+    for second in range(since, until):
+        there = [(role == "p", KINDS.index(kind), role, kind) for role, kind, a, b in busy if a <= second < b]
+        seconds[min(there)[2:] if there else ("user", "wait")] += 1
+    found = floor.held("p", START + timedelta(seconds=until), float(until - since))
+    assert {(role, kind): held for role, kind, held in found} == seconds
+    assert [held for _, _, held in found] == sorted(seconds.values(), reverse=True)

@@ -29,13 +29,16 @@ def compare(
 
 def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) -> None:
     """Raises UnknownExperiment, StoreError."""
+    from experiments.cli.expiry import excess, while_expired
     from experiments.cli.terminal import one_line, say, say_table, warn
     from experiments.statistics.comparison import SHARE, comparison, expiry_sources, without_sandbox
+    from experiments.statistics.expiry import expiry_costs, expiry_shares
     from experiments.store.reader import Reader
 
     with Reader(database) as reader:
         lines = comparison(reader, experiment, arms)
         sources = expiry_sources(reader, experiment)
+        costs, shares = expiry_costs(reader, experiment), expiry_shares(reader, experiment)
         bare = without_sandbox(reader, experiment)
         warn(reader.warnings)
     say(f"experiment {one_line(experiment)}{_stamp(lines, bare)}")
@@ -44,6 +47,10 @@ def print_comparison(database: Path, experiment: str, arms: Sequence[str] = ()) 
         line = next((line for line in lines if line["arm"] == source["arm"]), None)
         if line is not None:
             say(one_line(_expiry(source, line)))
+    for arm, role in dict.fromkeys((source["arm"], source["role"]) for source in sources):
+        if any(line["arm"] == arm for line in lines):
+            said = while_expired(role, shares.get((arm, role), []), excess(costs, arm, role))
+            say(one_line(f"{arm}: {said}", 1000))
     for line in lines:
         for remark in _remarks(line):
             say(f"{one_line(line['arm'])}: {remark}")

@@ -1,4 +1,4 @@
-"""fullchain show: one trial as a timeline."""
+"""fullchain show: one trial as a timeline, or what the expired caches of an experiment come from."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,19 +31,29 @@ WHAT_WIDTH = 160
 
 
 def show(
-    trial: Annotated[str, typer.Argument(help="A trial's id, or its first digits.", metavar="TRIAL")],
+    trial: Annotated[
+        str,
+        typer.Argument(help="A trial's id, or its first digits; or an experiment's name.", metavar="TRIAL|EXPERIMENT"),
+    ],
     database: Database = DEFAULT_DATABASE,
     attempt: Annotated[int | None, typer.Option(min=1, help="Another attempt than the final or latest one.")] = None,
     output: Annotated[bool, typer.Option("--output", help="Prints what each command printed too.")] = False,
 ) -> None:
-    """Shows the timeline of a trial.
+    """Shows the timeline of a trial, or whose work let the caches of an experiment expire.
 
-    Every call, command and hand-over: role, tokens by class, dollars, causes and idle gap.
+    Every call, command and hand-over: role, tokens by class, dollars, causes and idle gap; then who held the floor
+    while a cache expired.
     """
-    from experiments.cli.terminal import say, say_table, warn
+    from experiments.cli.expiry import one_expiry, say_experiment
+    from experiments.cli.terminal import one_line, say, say_table, warn
+    from experiments.statistics.expiry import trial_expiries
     from experiments.store.reader import Reader
 
     with Reader(database) as reader:
+        if attempt is None and _lines(reader, "SELECT 1 FROM experiments WHERE name = ?", [trial]):
+            say_experiment(reader, trial)
+            warn(reader.warnings)
+            return
         row = _find(reader, trial, attempt)
         events = _events(reader, row)
         lines = _lines(
@@ -51,10 +61,13 @@ def show(
             "SELECT * FROM attempts WHERE trial_id = ? AND attempt = ?",
             [row["id"], row["attempt"]],
         )
+        expired = trial_expiries(reader, row["id"], row["attempt"])
     warn(reader.warnings)
     for line in _heading(row, lines[0] if lines else {}):
         say(line)
     say_table(_timeline(events, output))
+    for expiry in expired:
+        say(one_line(f"{_clock(expiry['at_s'])} {one_expiry(expiry, _clock)}", 1000))
     if lines and lines[0]["error"]:
         say(f"error:\n{lines[0]['error'].rstrip()}")
 
@@ -70,7 +83,9 @@ def _find(reader: "Reader", trial: str, attempt: int | None) -> Line:
         {"trial": trial, "attempt": attempt},
     )
     if not found:
-        raise QueryError(f"no trial {trial!r} in this database; the table `trials` lists them")
+        raise QueryError(
+            f"no trial and no experiment {trial!r} in this database; the tables `trials` and `experiments` list them"
+        )
     if len(found) > 1:
         ids = ", ".join(line["id"] for line in found[:5])
         raise QueryError(

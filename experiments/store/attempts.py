@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from cost_model.errors import CostError
 from experiments.errors import JournalDamaged
+from experiments.store.expiries import expiry_rows
 from experiments.store.journal import Event
 from experiments.store.ledger import Facts, explain_calls
 from experiments.store.rows import Row, Rows
@@ -21,6 +22,7 @@ def attempt_rows(events: Sequence[Event], facts: Facts, *, alive: bool) -> Rows:
     try:
         rows = raw_rows(events, alive=alive)
         rows["charges"] = explain_calls(rows["calls"], rows["messages"], facts)
+        rows |= expiry_rows(rows["calls"], rows["charges"], rows["spans"])
     except CostError as error:
         raise JournalDamaged(f"attempt {name}: cannot be booked ({error})") from error
     except (LookupError, TypeError, ValueError) as error:

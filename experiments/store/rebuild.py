@@ -1,14 +1,22 @@
-"""Charges computed anew from stored rows: raw usage, request order, block sizes and price cards say everything."""
+"""Charges computed anew from stored rows: raw usage, request order, block sizes and price cards say everything.
+
+And expiries from what stands in the file once its charges do.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cost_model.causes import EXPIRY_REBUILD
 from experiments.store.database import as_relation, bulk_insert, table_columns
+from experiments.store.expiries import KINDS, expiry_rows
 from experiments.store.ledger import COMPUTED, Facts, explain_calls
-from experiments.store.rows import Row
+from experiments.store.rows import Row, Rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+BATCH = 200
+"""Attempts that are held in memory at a time."""
 
 _STORED = (
     "key", "trial_id", "attempt", "lane", "version", "blocks", "model", "flavour", "lifetime", "requested_at",
@@ -17,13 +25,16 @@ _STORED = (
 
 _IN = "(trial_id, attempt) IN (SELECT unnest($trials), unnest($attempts))"
 
+_EXPIRED = f"""
+SELECT trial_id, attempt, call, cause, units, charges.excess_usd FROM charges JOIN calls ON calls.key = call
+WHERE cause = '{EXPIRY_REBUILD}'
+"""  # noqa: S608
+
 
 def rebuild(connection: "DuckDBPyConnection", attempts: Sequence[tuple[str, int]], facts: Facts) -> None:
-    """Replaces the charges of these attempts and the computed columns of their calls, in the caller's transaction."""
-    chosen: dict[str, object] = {
-        "trials": [trial for trial, _ in attempts],
-        "attempts": [number for _, number in attempts],
-    }
+    """Replaces the charges and expiries of these attempts and the computed columns of their calls, in the caller's
+    transaction."""
+    chosen = _chosen(attempts)
     calls = _grouped(connection, f"SELECT {', '.join(_STORED)} FROM calls WHERE {_IN}", chosen)  # noqa: S608
     messages = _grouped(
         connection,
@@ -41,6 +52,47 @@ def rebuild(connection: "DuckDBPyConnection", attempts: Sequence[tuple[str, int]
     with as_relation(computed, types) as relation:
         assignments = ", ".join(f"{name} = new.{name}" for name in COMPUTED)
         connection.execute(f"UPDATE calls SET {assignments} FROM {relation} AS new WHERE calls.key = new.key")  # noqa: S608
+    _rebuild_expiries(connection, attempts)
+
+
+def fill_expiries(connection: "DuckDBPyConnection") -> None:
+    """Gives a file whose charges are older than its table `expiries` the rows of it, in the caller's transaction."""
+    attempts = connection.execute(
+        f"SELECT DISTINCT trial_id, attempt FROM ({_EXPIRED}) ORDER BY ALL"  # noqa: S608
+    ).fetchall()
+    for start in range(0, len(attempts), BATCH):
+        _rebuild_expiries(connection, attempts[start : start + BATCH])
+
+
+def _rebuild_expiries(connection: "DuckDBPyConnection", attempts: Sequence[tuple[str, int]]) -> None:
+    chosen = _chosen(attempts)
+    of_these = f"IN (SELECT key FROM calls WHERE {_IN})"  # noqa: S608
+    charges = _grouped(connection, f"{_EXPIRED} AND call {of_these}", chosen)
+    expired = _chosen(list(charges))
+    calls = _grouped(
+        connection,
+        "SELECT key, trial_id, attempt, role, lane, requested_at, first_token_at, ended_at, idle_s "  # noqa: S608
+        f"FROM calls WHERE {_IN} ORDER BY key",
+        expired,
+    )
+    spans = _grouped(
+        connection,
+        "SELECT trial_id, attempt, kind, lane, started_at, ended_at FROM spans "  # noqa: S608
+        f"WHERE {_IN} AND kind IN (SELECT unnest($kinds)) ORDER BY seq",
+        {**expired, "kinds": list(KINDS)},
+    )
+    rows: Rows = {"expiries": [], "expiry_holds": []}
+    for name, rebuilt in charges.items():
+        for table, lines in expiry_rows(calls[name], rebuilt, spans.get(name, [])).items():
+            rows[table] += lines
+    columns = table_columns(connection)
+    for table, lines in rows.items():
+        connection.execute(f"DELETE FROM {table} WHERE call {of_these}", chosen)  # noqa: S608
+        bulk_insert(connection, table, lines, columns[table])
+
+
+def _chosen(attempts: Sequence[tuple[str, int]]) -> dict[str, object]:
+    return {"trials": [trial for trial, _ in attempts], "attempts": [number for _, number in attempts]}
 
 
 def _grouped(

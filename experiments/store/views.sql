@@ -134,6 +134,39 @@ SELECT
 FROM cost_lines
 GROUP BY experiment, arm, cause;
 
+-- Who held the floor the longest while a role's cache expired (null: not known), and what that cost over reading it.
+CREATE OR REPLACE VIEW expiry_costs AS
+SELECT
+    trials.experiment,
+    trials.arm,
+    expiries.role,
+    expiries.holder,
+    expiries.kind,
+    count(*) AS expiries,
+    sum(expiries.tokens)::BIGINT AS tokens,
+    avg(expiries.idle_s) AS mean_idle_s,
+    max(expiries.idle_s) AS most_idle_s,
+    sum(expiries.excess_usd) AS excess_usd
+FROM expiries
+JOIN trials ON trials.id = expiries.trial_id
+GROUP BY trials.experiment, trials.arm, expiries.role, expiries.holder, expiries.kind;
+
+-- All who held it: the idle seconds of a role's expired caches, split.
+CREATE OR REPLACE VIEW expiry_shares AS
+SELECT
+    trials.experiment,
+    trials.arm,
+    expiries.role,
+    holds.holder,
+    holds.kind,
+    sum(holds.seconds) AS seconds,
+    sum(holds.seconds)
+    / sum(sum(holds.seconds)) OVER (PARTITION BY trials.experiment, trials.arm, expiries.role) AS share
+FROM expiry_holds AS holds
+JOIN expiries USING (call)
+JOIN trials ON trials.id = expiries.trial_id
+GROUP BY trials.experiment, trials.arm, expiries.role, holds.holder, holds.kind;
+
 -- One row an arm. Means are over tasks of the mean over a task's scored trials (final attempts only); totals count every
 -- attempt. Expiry is what charges with the cause expiry_rebuild cost, at list prices.
 CREATE OR REPLACE VIEW compare AS

@@ -13,8 +13,11 @@ from experiments.errors import StoreError, StoreNewer
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-MIGRATIONS = ("0001_tables",)
+MIGRATIONS = ("0001_tables", "0002_expiries")
 """File names beside this one, without .sql; a name's number is its place, counted from 1."""
+
+_COMPUTES_EXPIRIES = "0002_expiries"
+"""After this step the rows of its tables are computed from the charges that the file has; no prices are asked for."""
 
 VIEWS = 0
 """The number in table `migrations` under which the digest of the views in the file is kept."""
@@ -71,6 +74,10 @@ def _step(connection: "DuckDBPyConnection", number: int, name: str, sql: str) ->
     connection.execute("BEGIN")
     try:
         connection.execute(sql)
+        if name == _COMPUTES_EXPIRIES:
+            from experiments.store.rebuild import fill_expiries
+
+            fill_expiries(connection)
         connection.execute("INSERT OR REPLACE INTO migrations VALUES (?, ?, now())", [number, name])
         connection.execute("COMMIT")
     except BaseException:
