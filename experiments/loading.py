@@ -59,8 +59,10 @@ def load(
     simulator_url: str | None = None,
     budget_usd: str | Decimal | None = None,
     no_budget: bool = False,
+    to_run: bool = True,
 ) -> Experiment:
     """Reads and checks a spec; the arguments are the command line's and win over it. `no_budget` takes the budget away.
+    Without `to_run` neither API keys nor a budget are asked for.
 
     Raises SpecError, and TaskInvalid, RegistryError or PriceFileError for the files that the spec names.
     """
@@ -98,8 +100,8 @@ def load(
         raise _blamed(file, "prices", error) from None
     budget = None if no_budget else spec.budget_usd
     found = Experiment(spec.name, spec, path, arms, tasks, used, prices, simulated, budget)
-    _keys_and_prices(file, found)
-    if found.costs_money and budget is None and not no_budget:
+    _keys_and_prices(file, found, keys=to_run)
+    if to_run and found.costs_money and budget is None and not no_budget:
         priced = sorted(name for name, entry in used.items() if not entry.self_hosted)
         raise file.error(
             ("budget_usd",),
@@ -211,14 +213,15 @@ def _expanded(file: SpecFile, index: int, entry: str) -> list[Task]:
     return tasks
 
 
-def _keys_and_prices(file: SpecFile, found: Experiment) -> None:
+def _keys_and_prices(file: SpecFile, found: Experiment, *, keys: bool) -> None:
     spec = found.spec
     moment = spec.prices_at or (spec.virtual_epoch if found.simulated else datetime.now(UTC))
     for index, arm in enumerate(spec.arms):
         for role, wanted in arm.roles.items():
             entry, at = found.models[wanted.model], ("arms", index, "roles", role)
-            with file.blaming(at, RegistryError):
-                registry.key_of(entry)
+            if keys:
+                with file.blaming(at, RegistryError):
+                    registry.key_of(entry)
             try:
                 classes = charged_classes(POLICIES[entry.cache])
                 lacking = () if entry.self_hosted else found.card(entry.name, moment).lacking(classes)

@@ -1,13 +1,14 @@
 """Where an experiment stands: what its plan has left to do, and what it has spent so far over all its runs."""
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
 from experiments.errors import PlanChanged
 from experiments.experiment import Experiment
-from experiments.plan import Plan, PlannedTrial, differences
+from experiments.plan import Parts, Plan, PlannedTrial, differences
 from experiments.store.reader import Reader
 from experiments.store.store import KnownTrial, Store
 from experiments.worst_case import sent_bound
@@ -40,9 +41,45 @@ def standing(experiment: Experiment, store: Store) -> Standing:
     plan = experiment.plan()
     left_out = store.recover().left
     known = store.known_trials(plan.experiment)
-    _refuse_changes(plan, known, store)
-    pending = tuple(trial for trial in plan.trials if trial.id not in known or not known[trial.id].finished)
-    return Standing(plan, known, pending, left_out)
+    _refuse_changes(plan, known, lambda: store.known_parts(plan.experiment), store.path)
+    return Standing(plan, known, _pending(plan, known), left_out)
+
+
+def standing_untouched(experiment: Experiment, database: Path) -> Standing:
+    """The same without a merge, of a database that need not be there: what only journals hold counts too. Blocks.
+
+    Raises PlanChanged, StoreError.
+    """
+    plan = experiment.plan()
+    if not database.exists():
+        return Standing(plan, {}, plan.trials, ())
+    with Reader(database) as reader:
+        rows = reader.query(
+            "SELECT id, semantic_hash, final_attempt IS NOT NULL, "
+            "coalesce((SELECT max(attempt) FROM attempts WHERE trial_id = trials.id), 0) "
+            "FROM trials WHERE experiment = ?",
+            [plan.experiment],
+        ).rows
+        known = {trial: KnownTrial(*values) for trial, *values in rows}
+        _refuse_changes(plan, known, lambda: _parts(reader, plan.experiment), database)
+        return Standing(plan, known, _pending(plan, known), reader.warnings)
+
+
+def _pending(plan: Plan, known: Mapping[str, KnownTrial]) -> tuple[PlannedTrial, ...]:
+    return tuple(trial for trial in plan.trials if trial.id not in known or not known[trial.id].finished)
+
+
+def _parts(reader: Reader, experiment: str) -> dict[str, dict[str, Parts]]:
+    return {
+        table: {
+            name: json.loads(text)
+            for name, text in reader.query(
+                f"SELECT name, parts FROM {table} WHERE experiment = ?",  # noqa: S608
+                [experiment],
+            ).rows
+        }
+        for table in ("arms", "tasks")
+    }
 
 
 def pilot_block(plan: Plan, skipped: Collection[str] = ()) -> list[PlannedTrial]:
@@ -53,12 +90,17 @@ def pilot_block(plan: Plan, skipped: Collection[str] = ()) -> list[PlannedTrial]
     return []
 
 
-def _refuse_changes(plan: Plan, known: Mapping[str, KnownTrial], store: Store) -> None:
+def _refuse_changes(
+    plan: Plan,
+    known: Mapping[str, KnownTrial],
+    parts: Callable[[], Mapping[str, Mapping[str, Parts]]],
+    database: Path,
+) -> None:
     changed = [trial for trial in plan.trials if trial.id in known and known[trial.id].semantic_hash != trial.hash]
     if changed:
-        found = differences(plan, store.known_parts(plan.experiment), changed)
+        found = differences(plan, parts(), changed)
         raise PlanChanged(
-            f"experiment {plan.experiment!r} is stored in {store.path} with another plan: {found}; "
+            f"experiment {plan.experiment!r} is stored in {database} with another plan: {found}; "
             "run it as a new experiment with --as NAME, or undo the change"
         )
 

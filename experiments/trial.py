@@ -24,8 +24,7 @@ from experiments.errors import StoreError
 from experiments.experiment import Arm, Experiment
 from experiments.plan import PlannedTrial
 from experiments.spend import SpendingBook
-from experiments.store.journal import Journal
-from experiments.store.trial import TrialJournal
+from experiments.store.trial import Lines, TrialJournal
 from harbor_tasks.errors import SandboxBroken, SandboxSpoiled, StorageExceeded, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.sandbox import Backend, Output, Sandbox, Shell
@@ -53,7 +52,7 @@ class Bench:
 
     experiment: Experiment
     backend: Backend
-    journal: Journal
+    journal: Lines
     http: "httpx2.AsyncClient"
     budget: Budget | None = None
     allow_host_network: bool = False

@@ -42,6 +42,10 @@ def run(
         bool, typer.Option("--pilot", help="Runs one planned trial an arm, on one task, and estimates the rest.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Starts real models without asking.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tells what would be run and what it may cost; runs and writes nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON.")] = False,
 ) -> None:
     """Runs what is not finished of SPEC, then compares its arms.
 
@@ -53,7 +57,7 @@ def run(
     try:
         _run(
             spec, database, name, concurrency, sandbox, simulator, tuple(models or ()), allow_host_network,
-            budget, no_budget, pilot, yes,
+            budget, no_budget, pilot, yes, dry_run, as_json,
         )  # fmt: skip
     except KeyboardInterrupt:
         # While the trials run a signal is theirs; this is before them, or after.
@@ -74,20 +78,29 @@ def _run(
     no_budget: bool,
     pilot: bool,
     yes: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     import asyncio
 
     from experiments.cli.compare import print_comparison
+    from experiments.cli.forecast import print_forecast
     from experiments.cli.progress import watching
     from experiments.cli.served import reach
     from experiments.cli.spending import agreed, out_of_money, print_pilot
     from experiments.cli.terminal import say
+    from experiments.errors import SpecError
     from experiments.loading import find_spec, load
 
+    if as_json and not dry_run:
+        raise SpecError("--json: only --dry-run has it; ask for a run's figures with `fullchain query --format json`")
     experiment = load(
         find_spec(spec), name=name, sandbox=sandbox, concurrency=concurrency, models=models,
-        simulator_url=simulator, budget_usd=budget, no_budget=no_budget,
+        simulator_url=simulator, budget_usd=budget, no_budget=no_budget, to_run=not dry_run,
     )  # fmt: skip
+    if dry_run:
+        print_forecast(experiment, database, pilot=pilot, served=simulator is not None, as_json=as_json)
+        return
     if simulator is not None:
         reach(simulator)
     if not agreed(experiment, database, pilot=pilot, yes=yes):

@@ -3,14 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
+from typing import Protocol
 
 from agents.handover import Handover
 from cost_model.calls import CallEnded, CallSent
-from experiments.store.journal import Event, Journal, encode
+from experiments.store.journal import Event, encode
 from experiments.store.segment import decode
 
 _SENT = tuple(field.name for field in fields(CallSent))
 _ENDED = tuple(field.name for field in fields(CallEnded))
+
+
+class Lines(Protocol):
+    """Where the events go, a line each: experiments.store.journal.Journal, which tells what its methods raise."""
+
+    def note(self, line: bytes) -> None: ...
+
+    async def durable(self, line: bytes) -> None: ...
 
 
 class TrialJournal:
@@ -20,7 +29,7 @@ class TrialJournal:
     `attempt_ended` last: what is written after it is not kept.
     """
 
-    def __init__(self, journal: Journal, trial_id: str, attempt: int) -> None:
+    def __init__(self, journal: Lines, trial_id: str, attempt: int) -> None:
         self.trial_id = trial_id
         self.attempt = attempt
         self._journal = journal

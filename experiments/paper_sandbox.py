@@ -1,0 +1,163 @@
+"""A sandbox on paper, for rehearsals: nothing is started, no command runs and no file is written.
+
+What a simulated model's commands only look at is read from the task's `environment` directory instead, as if the image
+held just these files, in its working directory; every other command is taken to succeed in silence. What an image makes
+by itself (a repository, generated data), a script prints and a search finds in it is therefore missing.
+"""
+
+import re
+import shlex
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+
+from harbor_tasks.format import Task
+from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
+
+MOST_FILES = 500
+MOST_BYTES = 256 << 10
+"""Of a file that are read."""
+
+Files = Mapping[str, Sequence[str]]
+"""A path below the working directory ("data/a.csv") -> its lines."""
+
+_PART = re.compile(
+    r"(?:head -n (?P<head>\d+)|tail -n (?P<tail>\d+)|sed -n '(?P<first>\d+),(?P<last>\d+)p') (?P<file>.+)"
+)
+_COUNT = re.compile(r"wc -l (?P<file>.+)")
+_SEARCH = re.compile(r"grep -rnIF .* -e (?P<word>'[^']*'|\S+) \. \| LC_ALL=C sort \| head -n (?P<most>\d+)")
+
+
+def environment_files(task: Task) -> dict[str, list[str]]:
+    """The text files that the task's image is built from, without its Dockerfile."""
+    root = task.path / "environment"
+    found: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*")) if root.is_dir() else ():
+        if len(found) == MOST_FILES:
+            break
+        if path.is_file() and not path.is_symlink() and path.name != "Dockerfile":
+            with path.open("rb") as file:
+                content = file.read(MOST_BYTES)
+            found[path.relative_to(root).as_posix()] = content.decode("utf-8", errors="replace").splitlines()
+    return found
+
+
+def printed(command: str, files: Files, workdir: str) -> str:
+    """What a looking command prints; nothing for any other."""
+    if part := _PART.fullmatch(command):
+        lines = _lines(part["file"], files)
+        if part["head"]:
+            lines = lines[: int(part["head"])]
+        elif part["tail"]:
+            lines = lines[-int(part["tail"]) :]
+        else:
+            lines = lines[int(part["first"]) - 1 : int(part["last"])]
+        return _text(lines)
+    if count := _COUNT.fullmatch(command):
+        return f"{len(_lines(count['file'], files))} {count['file']}\n"
+    if search := _SEARCH.fullmatch(command):
+        word = shlex.split(search["word"])[0]
+        hits = (
+            f"./{name}:{number}:{line}"
+            for name, lines in files.items()
+            for number, line in enumerate(lines, start=1)
+            if word in line
+        )
+        return _text(sorted(hits)[: int(search["most"])])
+    listing = sorted(f"./{name}" for name in files)
+    top = sorted({name.split("/", 1)[0] for name in files})
+    if command.startswith("pwd; ls"):
+        return _text([workdir, *top])
+    if command.startswith("find ."):
+        return _text(listing[:50])
+    if command.startswith("ls -1A; find ."):
+        return _text([*top, *listing[-50:]])
+    return ""
+
+
+class PaperBackend:
+    """Implements harbor_tasks.sandbox.Backend."""
+
+    name = "paper"
+    described = "none: no command runs"
+    isolated = True
+    warning: str | None = None
+
+    async def probe(self) -> None:
+        pass
+
+    @asynccontextmanager
+    async def start(self, task: Task, *, allow_host_network: bool = False) -> AsyncIterator["PaperSandbox"]:
+        yield PaperSandbox(environment_files(task))
+
+    def ahead(
+        self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
+        return ()
+
+
+class PaperSandbox:
+    """Implements harbor_tasks.sandbox.Sandbox; its verifier finds no reward."""
+
+    backend = PaperBackend.name
+    workdir = "/app"
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    async def exec(
+        self,
+        command: str,
+        *,
+        timeout_s: float,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> Output:
+        return _output("")
+
+    async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> "PaperShell":
+        return PaperShell(self._files, self.workdir)
+
+    async def upload(self, source: Path, target: str) -> None:
+        pass
+
+    async def download(self, source: str, target: Path) -> None:
+        raise FileNotFoundError(source)
+
+    async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes | None:
+        return None
+
+    async def read_all(self, limits: Mapping[str, int]) -> tuple[bytes | None, ...]:
+        return (None,) * len(limits)
+
+
+class PaperShell:
+    """Implements harbor_tasks.sandbox.Shell."""
+
+    def __init__(self, files: Files, workdir: str) -> None:
+        self._files, self._workdir = files, workdir
+
+    async def run(self, command: str, *, timeout_s: float) -> Output:
+        return _output(printed(command, self._files, self._workdir))
+
+    async def close(self) -> None:
+        pass
+
+
+def _lines(quoted: str, files: Files) -> list[str]:
+    names = shlex.split(quoted)
+    return list(files.get(names[0].removeprefix("./"), ())) if names else []
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _output(text: str) -> Output:
+    content = text.encode()
+    return Output(0, content[:OUTPUT_LIMIT].decode(errors="replace"), len(content), False, 0.0)
