@@ -63,8 +63,8 @@ class ArmForecast:
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """`skipped` tasks cannot be run (task -> why) and are in no figure. Totals as in an arm; `expected_usd` None when
-    an arm's is. `reached_after`: trials until the budget is expected to be used up, None when it is not or nothing is
-    known."""
+    an arm's is. `reached_after`: trials until the budget is expected to be used up, None when it is not or when that is
+    not known; `reached_at_most_after`: the same, should all cost as much as the intervals' upper ends."""
 
     experiment: str
     simulated: bool
@@ -80,6 +80,15 @@ class Forecast:
     spent_usd: Decimal
     reached_after: int | None
     reached_at_most_after: int | None
+
+    @property
+    def trials_left(self) -> int:
+        return sum(arm.trials_left for arm in self.arms)
+
+    @property
+    def interval(self) -> bool:
+        """Whether low and high are a prediction: each arm's are."""
+        return all(arm.interval for arm in self.arms)
 
 
 def forecast(experiment: Experiment, database: Path, *, pilot: bool = False, served: bool = False) -> Forecast:
@@ -195,7 +204,8 @@ def _whole(
     after = at_most_after = None
     if budget is not None:
         after = _reached(left, {arm.arm: arm.expected_usd for arm in arms}, arms, budget - spent)
-        at_most_after = _reached(left, {arm.arm: arm.high_usd for arm in arms}, arms, budget - spent)
+        if all(arm.interval for arm in arms):
+            at_most_after = _reached(left, {arm.arm: arm.high_usd for arm in arms}, arms, budget - spent)
     return Forecast(
         experiment=experiment.name,
         simulated=experiment.simulated,

@@ -5,10 +5,11 @@ held just these files, in its working directory; every other command is taken to
 by itself (a repository, generated data), a script prints and a search finds in it is therefore missing.
 """
 
+import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 from harbor_tasks.format import Task
@@ -29,16 +30,19 @@ _SEARCH = re.compile(r"grep -rnIF .* -e (?P<word>'[^']*'|\S+) \. \| LC_ALL=C sor
 
 
 def environment_files(task: Task) -> dict[str, list[str]]:
-    """The text files that the task's image is built from, without its Dockerfile."""
+    """The files that the task's image is built from, without its Dockerfile: MOST_FILES of them, links left out."""
     root = task.path / "environment"
     found: dict[str, list[str]] = {}
-    for path in sorted(root.rglob("*")) if root.is_dir() else ():
-        if len(found) == MOST_FILES:
-            break
-        if path.is_file() and not path.is_symlink() and path.name != "Dockerfile":
-            with path.open("rb") as file:
-                content = file.read(MOST_BYTES)
-            found[path.relative_to(root).as_posix()] = content.decode("utf-8", errors="replace").splitlines()
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for path in (Path(folder, name) for name in sorted(names)):
+            if len(found) == MOST_FILES:
+                return found
+            if path.name != "Dockerfile" and not path.is_symlink() and path.is_file():
+                with suppress(OSError), path.open("rb") as file:
+                    # A name of other bytes than UTF-8 would go over no wire.
+                    name = path.relative_to(root).as_posix().encode(errors="replace").decode()
+                    found[name] = file.read(MOST_BYTES).decode(errors="replace").splitlines()
     return found
 
 
@@ -150,7 +154,10 @@ class PaperShell:
 
 
 def _lines(quoted: str, files: Files) -> list[str]:
-    names = shlex.split(quoted)
+    try:
+        names = shlex.split(quoted)
+    except ValueError:
+        return []
     return list(files.get(names[0].removeprefix("./"), ())) if names else []
 
 

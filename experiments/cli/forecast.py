@@ -27,10 +27,12 @@ def print_forecast(experiment: "Experiment", database: Path, *, pilot: bool, ser
         say(json.dumps(_as_json(found), indent=2))
         return
     stamp = "  [simulated: the models and their time are, prices are real]" if found.simulated else ""
-    left = sum(arm.trials_left for arm in found.arms)
     say(f"dry run of {one_line(found.experiment)}: nothing is run and nothing written{stamp}")
     pilots = ", the pilot's" if pilot else ""
-    say(f"{found.planned} trials planned, {found.finished} finished and not run again, {left} to run{pilots}")
+    say(
+        f"{found.planned} trials planned, {found.finished} finished and not run again, "
+        f"{found.trials_left} to run{pilots}"
+    )
     say_table(_table(found))
     for line in _remarks(found, served=served):
         say(one_line(line, 1000))
@@ -61,14 +63,13 @@ def _table(found: "Forecast") -> "Table":
             f"{arm.bound_usd:,.2f}",
             _source(arm),
         )
-    sure = all(arm.interval for arm in found.arms)
     made.add_row(
         "all",
         str(found.planned),
-        str(sum(arm.trials_left for arm in found.arms)),
+        str(found.trials_left),
         "",
         _usd(found.expected_usd),
-        _interval(found.low_usd, found.high_usd) if sure else "-",
+        _interval(found.low_usd, found.high_usd) if found.interval else "-",
         f"{found.bound_usd:,.2f}",
         "",
     )
@@ -127,18 +128,21 @@ def _remarks(found: "Forecast", *, served: bool) -> Iterator[str]:
 
 def _budget(found: "Forecast") -> str:
     if found.budget_usd is None:
-        free = "" if not any(arm.bound_usd for arm in found.arms) or found.simulated else "; real models need one"
-        return f"no budget_usd{free}"
-    left = sum(arm.trials_left for arm in found.arms)
+        return "no budget_usd" if found.simulated else "no budget_usd: nothing would stop a run of it at any sum"
     budget = f"budget ${found.budget_usd:,.2f}, ${found.spent_usd:,.4f} of it spent"
+    left = found.trials_left
+    if not left:
+        return budget
     if found.reached_after is not None:
-        return f"{budget}: reached after about {found.reached_after} of {left} trials"
-    if found.reached_at_most_after is None:
-        return f"{budget}: enough, also at the upper end"
-    sooner = f"at the upper end it is reached after about {found.reached_at_most_after} of {left} trials"
+        return f"{budget}: reached after about {found.reached_after} of {left} trials, and the run ends there"
     if found.expected_usd is None:
-        return f"{budget}: how far it reaches is not known; {sooner}"
-    return f"{budget}: enough for what is expected; {sooner}"
+        return f"{budget}: the run ends there; after how many trials is not known"
+    if found.reached_at_most_after is not None:
+        return (
+            f"{budget}: enough for what is expected; at the intervals' upper ends reached after about "
+            f"{found.reached_at_most_after} of {left} trials"
+        )
+    return f"{budget}: enough for what is expected{', also at the upper ends' if found.interval else ''}"
 
 
 def _usd(amount: Decimal | None) -> str:
@@ -152,14 +156,13 @@ def _interval(low: Decimal, high: Decimal) -> str:
 def _as_json(found: "Forecast") -> dict[str, Any]:
     from experiments.forecast import LEVEL
 
-    sure = all(arm.interval for arm in found.arms)
     return {
         "experiment": found.experiment,
         "simulated": found.simulated,
         "level": LEVEL,
         "planned": found.planned,
         "finished": found.finished,
-        "to_run": sum(arm.trials_left for arm in found.arms),
+        "to_run": found.trials_left,
         "skipped": dict(found.skipped),
         "arms": [
             {
@@ -168,11 +171,11 @@ def _as_json(found: "Forecast") -> dict[str, Any]:
                 "to_run": dict(arm.left),
                 "source": arm.source,
                 "source_trials": arm.trials,
-                **_dollars(arm, sure=arm.interval),
+                **_dollars(arm),
             }
             for arm in found.arms
         ],
-        "total": _dollars(found, sure=sure),
+        "total": _dollars(found),
         "budget_usd": _text(found.budget_usd),
         "spent_usd": _text(found.spent_usd),
         "budget_reached_after": found.reached_after,
@@ -180,12 +183,12 @@ def _as_json(found: "Forecast") -> dict[str, Any]:
     }
 
 
-def _dollars(of: "ArmForecast | Forecast", *, sure: bool) -> dict[str, str | None]:
+def _dollars(of: "ArmForecast | Forecast") -> dict[str, str | None]:
     """As text, exact; low and high are null where nothing predicts them."""
     return {
         "expected_usd": _text(of.expected_usd),
-        "low_usd": _text(of.low_usd if sure else None),
-        "high_usd": _text(of.high_usd if sure else None),
+        "low_usd": _text(of.low_usd if of.interval else None),
+        "high_usd": _text(of.high_usd if of.interval else None),
         "at_most_usd": _text(of.bound_usd),
     }
 

@@ -1,10 +1,12 @@
 """Quantiles of Student's t, without a library that takes a second to import."""
 
+from functools import lru_cache
 from math import exp, lgamma, log, pi
 
 _STEPS = 400
 
 
+@lru_cache(maxsize=256)
 def t_quantile(probability: float, freedom: float) -> float:
     """The value that a t of so many degrees of freedom stays below with this probability (0.5 to 0.9999), to 4 digits.
 
