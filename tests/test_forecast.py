@@ -159,7 +159,7 @@ async def stored(experiment: Experiment, database: Path, counts: Mapping[str, in
                 for name, value in {"model": model, "flavour": experiment.models[model].protocol}.items():
                     object.__setattr__(call, name, value)
                 await book.sent(call)
-                usage = {
+                usage: dict[str, object] = {
                     "prompt_tokens": number * 1000, "prompt_cache_hit_tokens": 0,
                     "prompt_cache_miss_tokens": number * 1000, "completion_tokens": 0, "total_tokens": number * 1000,
                 }  # fmt: skip
@@ -194,7 +194,7 @@ async def test_stored_trials_of_the_same_arm_are_the_evidence_whatever_experimen
     assert told(more="pass_threshold: 0.5\n").arms[0].source == "stored"
     # Another task of which nothing is stored, and but one that is.
     other = told(tasks="bundled/tenant-billing, bundled/archive-intake")
-    assert (other.arms[0].source, other.interval, other.low_usd) == ("stored_one", False, 0)
+    assert (other.arms[0].source, other.interval, other.low_usd) == ("stored_one", False, Decimal(0))
     assert names(tmp_path) == before
 
 
@@ -206,7 +206,8 @@ async def test_what_is_finished_is_not_counted_and_a_changed_plan_is_refused_as_
     assert found.arms[0].source == "stored"
     assert found.spent_usd == Decimal("0.0009")
     done = forecast(small(tmp_path, repeats=3), database)
-    assert (done.trials_left, done.expected_usd, done.low_usd, done.high_usd) == (0, 0, 0, 0)
+    assert done.trials_left == 0
+    assert done.expected_usd == done.low_usd == done.high_usd == 0
     with pytest.raises(PlanChanged, match=r"limits\.max_turns 100 -> 80"):
         forecast(small(tmp_path, more="limits: {max_turns: 80}\n"), database)
 
