@@ -173,7 +173,7 @@ def _call(told: _Told) -> dict[str, Any]:
 
 
 def _expiry(expiry: Expiry) -> dict[str, Any]:
-    holder, kind = expiry.holder
+    holder, kind = expiry.holder or (None, None)
     return {
         "holder": holder,
         "kind": kind,
