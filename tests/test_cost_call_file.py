@@ -109,7 +109,7 @@ def test_causes_sum_to_the_prompt_and_cost_is_additive_over_calls_and_roles(seed
             assert high is None or Decimal(call["cost_low_usd"]) < Decimal(high)
         if call["expiry"] is not None:
             assert call["expiry"]["tokens"] == call["causes"]["expiry_rebuild"]["units"]
-            assert sum(held["seconds"] for held in call["expiry"]["held"]) == pytest.approx(call["idle_s"])
+            assert sum(held["seconds"] for held in call["expiry"]["held"]) == pytest.approx(call["idle_s"] or 0)
     costs = [call["cost_usd"] for call in calls]
     assert exact(costs) == number(totals["cost_usd"]) == exact([role["cost_usd"] for role in totals["roles"].values()])
     assert totals["unknown"] == costs.count(None)
