@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from cost_model.call_fact import CallFact
-from cost_model.ledger import Basis, Charge, beside_charges, charges, unfinished_output, unknown_charges, untold_reads
+from cost_model.ledger import (
+    Basis,
+    Charge,
+    Stretch,
+    beside_charges,
+    charges,
+    unfinished_output,
+    unknown_charges,
+    untold_reads,
+)
 from cost_model.prefixes import Path, Prefixes, Write, touch, written_depth
 from cost_model.split import LaneState, split
 from cost_model.tokens import Tokens
@@ -72,10 +81,10 @@ def explain(calls: Sequence[CallFact]) -> list[ExplainedCall]:
 def _explain_call(call: CallFact, lane: LaneState, model: _Model) -> ExplainedCall:
     idle_s = None if lane.last_request is None else (call.requested_at - lane.last_request).total_seconds()
     if call.outcome == "refused" and call.tokens is None:
-        return _result(call, idle_s, None, (), exact=True)
+        return price_unknown(call, None, idle_s)
     path = model.prefixes.path(call.lane, call.prompt)
     if call.tokens is None:
-        explained = _explain_unknown(call, idle_s, lane)
+        explained = price_unknown(call, lane.tokens_per_byte, idle_s)
         _touch_unknown(call, path, lane, model)
     else:
         explained = _explain_known(call, call.tokens, idle_s, lane, model, path)
@@ -101,6 +110,14 @@ def _explain_known(
     touch(path, call.requested_at, kept=kept, write=_write(call), total=tokens.prompt)
     if not call.prompt:
         lane.stored.take(call, tokens)
+    return replace(price_known(call, reported, stretches, idle_s), unexplained_read=foreign)
+
+
+def price_known(
+    call: CallFact, reported: Tokens, stretches: Sequence[Stretch], idle_s: float | None = None
+) -> ExplainedCall:
+    """The bill of one call of these tokens, the causes of its prompt being known by position."""
+    tokens = settle_writes(reported, policy=call.policy, lifetime=call.lifetime, card=call.card)
     bill = charges(call.key, call.model, call.card, tokens, stretches)
     if call.read_untold:
         bill = untold_reads(bill, call.key, call.model, call.card, tokens)
@@ -110,7 +127,7 @@ def _explain_known(
     bill = (*bill, *beside_charges(call.key, len(bill), call.beside))
     basis: Basis = "reported" if tokens == reported else "arithmetic"
     exact = finished and all(charge.usd_low == charge.usd_high for charge in bill)
-    return replace(_result(call, idle_s, tokens, bill, exact=exact, basis=basis), unexplained_read=foreign)
+    return _result(call, idle_s, tokens, bill, exact=exact, basis=basis)
 
 
 def _foreign(call: CallFact, read: int, model: _Model, path: Path) -> bool:
@@ -144,13 +161,17 @@ def _touch_unknown(call: CallFact, path: Path, lane: LaneState, model: _Model) -
     lane.stored.touched_at = call.requested_at
 
 
-def _explain_unknown(call: CallFact, idle_s: float | None, lane: LaneState) -> ExplainedCall:
+def price_unknown(call: CallFact, tokens_per_byte: Decimal | None, idle_s: float | None = None) -> ExplainedCall:
+    """The range of one call whose usage never came; nothing for one that was refused. `tokens_per_byte` is what the
+    lane's latest known call had."""
+    if call.outcome == "refused":
+        return _result(call, idle_s, None, (), exact=True)
     bill = unknown_charges(
         call.key,
         call.model,
         call.card,
         prompt_bytes=call.prompt_bytes,
-        tokens_per_byte=lane.tokens_per_byte,
+        tokens_per_byte=tokens_per_byte,
         certainly_read=call.outcome == "cut" or call.served,
         max_output_tokens=call.max_output_tokens,
     )

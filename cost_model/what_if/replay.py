@@ -149,7 +149,7 @@ def _predicted(
         elif fact.tokens is not None:
             told = fact.tokens
             tokens = _again(told, fact, measured[fact.key], expected[fact.key], cache, cuts.get(fact.key))
-            fact = replace(fact, tokens=tokens, billed_usd=_bill(told, measured[fact.key], tokens, fact))
+            fact = replace(fact, tokens=tokens, billed_usd=bill_in_proportion(told, measured[fact.key], tokens, fact))
             sent[lane] = tokens
         cache.take(fact, fact.tokens)
         made.append(replace(call, fact=fact))
@@ -179,7 +179,7 @@ def _again(
     return predicted_tokens(told, measured, fact, prompt, min(read, prompt))
 
 
-def _bill(told: Tokens, measured: CallFact, tokens: Tokens, now: CallFact) -> Decimal | None:
+def bill_in_proportion(told: Tokens, measured: CallFact, tokens: Tokens, now: CallFact) -> Decimal | None:
     """The provider's bill, in proportion to the list price: a discount then would be one now. None: the list price."""
     if now.billed_usd is None or (tokens == told and now.card == measured.card):
         return now.billed_usd

@@ -12,6 +12,7 @@ from experiments.cli.compare import compare
 from experiments.cli.models import models
 from experiments.cli.prices import prices
 from experiments.cli.query import query
+from experiments.cli.reprice import reprice
 from experiments.cli.run import run
 from experiments.cli.sandboxes import sandboxes
 from experiments.cli.show import show
@@ -34,6 +35,7 @@ app.command()(query)
 app.command()(show)
 app.command()(simulate)
 app.command()(whatif)
+app.command()(reprice)
 app.command()(breakeven)
 app.command()(usage)
 app.add_typer(tasks, name="tasks")

@@ -68,12 +68,12 @@ class Reader:
             ) from None
         if not there:
             raise StoreMissing(f"{self.path}: no such database; run an experiment first, or name the file with --db")
-        connection = retried(self.path, lambda: _attach(self.path), self.patience_s)
+        connection = retried(self.path, lambda: attached(self.path), self.patience_s)
         try:
             if not migrations.is_current(connection, self.path, "store"):
                 connection.close()
                 Store(self.path, patience_s=self.patience_s).upgrade()
-                connection = retried(self.path, lambda: _attach(self.path), self.patience_s)
+                connection = retried(self.path, lambda: attached(self.path), self.patience_s)
             connection.execute("BEGIN")
             try:
                 self.warnings = _tables(connection, self.path)
@@ -167,7 +167,11 @@ def query(
         return reader.query(sql, timeout_s=timeout_s, max_rows=max_rows)
 
 
-def _attach(path: Path) -> "DuckDBPyConnection":
+def attached(path: Path) -> "DuckDBPyConnection":
+    """A connection in memory with the file as its catalog `store`, read-only, times in UTC; the caller closes it.
+
+    It sees what is merged, in the tables of the file alone. Raises duckdb.Error.
+    """
     import duckdb
 
     connection = duckdb.connect(

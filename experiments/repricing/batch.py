@@ -1,0 +1,154 @@
+"""Some trials' calls, priced anew: read from the open database, quickly where that is exact."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cost_model.causes import REBUILDS
+from cost_model.ledger import usd_range
+from cost_model.scope import ExplainedCall
+from experiments.errors import JournalDamaged
+from experiments.repricing.cells import Cell, by_class
+from experiments.repricing.quick import QUICK_COLUMNS, Quick, Slot, Sorted, Taken
+from experiments.repricing.single import Single
+from experiments.repricing.sums import NOTHING, Part, Place, Sums
+from experiments.store.ledger import Facts
+from experiments.store.rows import Row
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_CALLS = f"""
+SELECT {", ".join(QUICK_COLUMNS)} FROM calls WHERE trial_id IN (SELECT unnest($trials)) AND outcome IS NOT NULL
+"""  # noqa: S608
+
+_UNITS = """
+SELECT slots.slot, charges.token_class, charges.cause, sum(charges.units)::BIGINT
+FROM charges JOIN (SELECT unnest($keys) AS call, unnest($slots) AS slot) AS slots USING (call)
+GROUP BY ALL
+"""
+
+Trials = Mapping[str, tuple[str, str]]
+"""Trial id -> (arm, task)."""
+
+
+class Batches:
+    """`own` are the facts that the calls were booked with, `new` the same models at other prices. `causes`: whether the
+    list prices are split by cause too."""
+
+    def __init__(self, connection: "DuckDBPyConnection", own: Facts, new: Facts, *, causes: bool) -> None:
+        self._connection = connection
+        self._quick = Quick(own, new)
+        self._single = Single(connection, own, new, causes=causes)
+        self._causes = causes
+
+    def price(self, trials: Trials) -> Sums:
+        """All attempts of these trials; calls in flight are left out. Raises PriceMissing, JournalDamaged."""
+        sums = Sums()
+        rows = self._connection.execute(_CALLS, {"trials": list(trials)}).fetchall()
+        found = self._quick.sort(rows)
+        del rows
+        priced, broken = self._single.price([left.key for left in found.left]) if found.left else ([], set())
+        anew = self._single.explain_anew(broken)
+        if broken:
+            found = Sorted(
+                [taken for taken in found.taken if taken.attempt not in broken],
+                [refused for refused in found.refused if refused.attempt not in broken],
+            )
+            priced = [(row, each) for row, each in priced if (row["trial_id"], row["attempt"]) not in broken]
+        self._add_taken(found.taken, trials, sums)
+        for (trial, _), role, model in found.refused:
+            place = Place(*trials[trial], role, model)
+            sums.cost_of(place)
+            sums.counts_of(place).calls += 1
+        for row, explained in (*priced, *anew):
+            self._add_explained(row, explained, trials, sums)
+        for place in {(str(row["trial_id"]), row["attempt"]): _place(row, trials) for row, _ in anew}.values():
+            sums.counts_of(place).anew += 1
+        return sums
+
+    def _add_taken(self, taken: Sequence[Taken], trials: Trials, sums: Sums) -> None:
+        totals: dict[Slot, list[int]] = {}
+        for _, _, slot, counts, bill in taken:
+            total = totals.get(slot)
+            if total is None:
+                totals[slot] = [*counts, 1]
+            else:
+                for number, count in enumerate(counts):
+                    total[number] += count
+                total[-1] += 1
+            if bill is not None:
+                where = _place_of(slot, trials)
+                listed = slot.cell.usd(counts)
+                sums.cost_of(where).add(bill - listed, bill - listed)
+                sums.counts_of(where).billed += 1
+        for slot, total in totals.items():
+            *units, calls = total
+            place = _place_of(slot, trials)
+            listed = slot.cell.usd(units)
+            sums.cost_of(place).add(listed, listed)
+            sums.counts_of(place).calls += calls
+            if not self._causes:
+                for token_class, count in by_class(units).items():
+                    _add_units(sums, Part(place, token_class, ""), slot.cell, count)
+        if self._causes and taken:
+            self._add_causes(taken, totals, trials, sums)
+
+    def _add_causes(
+        self, taken: Sequence[Taken], totals: Mapping[Slot, Sequence[int]], trials: Trials, sums: Sums
+    ) -> None:
+        """List prices by cause: the stored charges say how many tokens of a class had which cause.
+
+        Raises JournalDamaged where they do not add up to what the raw usage tells.
+        """
+        slots = {slot: number for number, slot in enumerate(totals)}
+        lines = self._connection.execute(
+            _UNITS, {"keys": [each.key for each in taken], "slots": [slots[each.slot] for each in taken]}
+        ).fetchall()
+        by_number = list(totals)
+        charged: dict[Slot, dict[str, int]] = {}
+        for number, token_class, cause, units in lines:
+            slot = by_number[number]
+            classes = charged.setdefault(slot, {})
+            classes[token_class] = classes.get(token_class, 0) + (units or 0)
+            _add_units(sums, Part(_place_of(slot, trials), token_class, cause), slot.cell, units or 0)
+        for slot, (*units, _) in totals.items():
+            if charged.get(slot, {}) != by_class(units):
+                raise JournalDamaged(
+                    f"charges of the trial {slot.trial} ({slot.role}) do not add up to the usage of its calls; leave "
+                    "out --by cause"
+                )
+
+    def _add_explained(self, row: Row, explained: ExplainedCall, trials: Trials, sums: Sums) -> None:
+        place = _place(row, trials)
+        counts = sums.counts_of(place)
+        counts.calls += 1
+        counts.inexact += explained.cost_usd is None
+        counts.billed += explained.billed_usd is not None
+        sums.cost_of(place).add(round(explained.cost_low_usd, 12), round(explained.cost_high_usd, 12))
+        for charge in explained.charges:
+            part = Part(place, charge.token_class, charge.cause if self._causes else "")
+            sums.listed_of(part).add(
+                round(charge.usd_low, 12),
+                round(charge.usd_high, 12),
+                round(charge.excess_usd, 12) if self._causes else NOTHING,
+            )
+
+
+def _add_units(sums: Sums, part: Part, cell: Cell, units: int) -> None:
+    usd, _ = usd_range(cell.card, part.token_class, units, cell.prompt_tokens)
+    excess = NOTHING
+    if part.cause in _REBUILDS:
+        low, high = usd_range(cell.card, "cache_read", units, cell.prompt_tokens)
+        excess = usd - low if low == high else NOTHING
+    sums.listed_of(part).add(usd, usd, excess)
+
+
+_REBUILDS: frozenset[str] = frozenset[str](REBUILDS)
+
+
+def _place_of(slot: Slot, trials: Trials) -> Place:
+    return Place(*trials[slot.trial], slot.role, slot.cell.model)
+
+
+def _place(row: Row, trials: Trials) -> Place:
+    return Place(*trials[str(row["trial_id"])], str(row["role"]), str(row["model"]))
