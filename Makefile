@@ -41,6 +41,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.call_path
 	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.lane_fold
+	$(BIN)/python -m benchmarks.reprice
 	$(BIN)/python -m benchmarks.sandboxes
 
 $(READY): requirements.lock pyproject.toml harbor_tasks/environment.lock

@@ -178,7 +178,9 @@ def _print_json(experiment: str, asked: "NewPrices", by: "By | None", arms: "Seq
         "by": by,
         "rows": [
             {
-                **{"arm": line.arm, "role": line.role, "model": line.model},
+                "arm": line.arm,
+                "role": line.role,
+                "model": line.model,
                 **({} if by is None else {str(by): line.part}),
                 **_amounts(line.measured, line.repriced, excess=by == By.causes),
             }
