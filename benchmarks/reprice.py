@@ -46,17 +46,18 @@ usd_per_mtok = { input = 3.6, cache_read = 0.18, cache_write_5m = 4.5, cache_wri
 
 _NUMBERS = f"""
 CREATE TEMP TABLE numbers AS
-SELECT i, i // {CALLS_A_TRIAL} AS trial, (hash(i) % 4)::INTEGER AS kind,
+SELECT i, $trials[i // {CALLS_A_TRIAL} + 1] AS trial_id, trial_id || '/1/lane/' || i % {CALLS_A_TRIAL} || '/1' AS key,
+    (hash(i) % 4)::INTEGER AS kind,
     (hash(i + 1) % 2000)::BIGINT AS fresh, (64 * (hash(i + 2) % 1500))::BIGINT AS read,
     (hash(i + 3) % 4000)::BIGINT AS written, (1 + hash(i + 4) % 1200)::BIGINT AS output,
     (hash(i + 5) % 100) = 0 AS batch, (hash(i + 6) % 200) = 0 AS cut
 FROM range({CALLS}) AS numbers(i)
-"""
+"""  # noqa: S608  (numbers of our own)
 
 _CALLS = """
 INSERT INTO calls BY NAME
 SELECT
-    'call ' || i AS key, $trials[trial + 1] AS trial_id, 1 AS attempt,
+    key, trial_id, 1 AS attempt,
     ['planner', 'worker', 'planner', 'worker'][kind + 1] AS role, 'lane ' || kind AS lane, 0 AS version, '0' AS turn,
     1 AS try, 0 AS blocks, ['opus', 'flash', 'sol', 'terra'][kind + 1] AS model, model AS wire_model,
     ['anthropic', 'deepseek', 'openai', 'openai'][kind + 1] AS provider,
@@ -86,14 +87,14 @@ FROM numbers
 
 _CHARGES = """
 INSERT INTO charges BY NAME
-SELECT 'call ' || i AS call, line, ['opus', 'flash', 'sol', 'terra'][kind + 1] AS model, token_class, cause,
+SELECT key AS call, line, ['opus', 'flash', 'sol', 'terra'][kind + 1] AS model, token_class, cause,
     units, 0.0025 AS usd_low, 0.0025 AS usd_high, 0 AS excess_usd, 'reported' AS basis
 FROM (
-    SELECT i, kind, 0 AS line, 'cache_read' AS token_class, 'hit' AS cause, read AS units FROM numbers
-    UNION ALL SELECT i, kind, 1, 'cache_write_5m', if(i % 9 = 0, 'expiry_rebuild', 'growth'), written FROM numbers
+    SELECT i, key, kind, 0 AS line, 'cache_read' AS token_class, 'hit' AS cause, read AS units FROM numbers
+    UNION ALL SELECT i, key, kind, 1, 'cache_write_5m', if(i % 9 = 0, 'expiry_rebuild', 'growth'), written FROM numbers
         WHERE kind = 0
-    UNION ALL SELECT i, kind, 2, 'input', 'growth', fresh FROM numbers
-    UNION ALL SELECT i, kind, 3, 'output', 'output', output FROM numbers
+    UNION ALL SELECT i, key, kind, 2, 'input', 'growth', fresh FROM numbers
+    UNION ALL SELECT i, key, kind, 3, 'output', 'output', output FROM numbers
 )
 WHERE units > 0
 """
@@ -120,8 +121,8 @@ def build(database: Path) -> None:
     )
     Store(database).register(plan, MODELS)
     with opened(database) as connection:
-        connection.execute(_NUMBERS)
-        connection.execute(_CALLS, {"trials": [trial.id for trial in plan.trials], "start": START.isoformat()})
+        connection.execute(_NUMBERS, {"trials": [trial.id for trial in plan.trials]})
+        connection.execute(_CALLS, {"start": START.isoformat()})
         connection.execute(_CHARGES)
         connection.execute("CHECKPOINT")
 
@@ -167,8 +168,7 @@ def measure() -> bool:
             )
             holds = holds and seconds < LIMIT_S and calls == CALLS
         print("peak memory: " + ", ".join(f"{name} {megabytes:.0f} MB" for name, megabytes in peak_mb()))
-        holds = holds and sums[0] == sums[1] > 0
-    return holds
+        return holds and sums[0] == sums[1] > 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """`fullchain reprice`: what stored calls cost at other prices is what booking them afresh at those prices gives."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -9,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cost_model.prices import PriceBook
 from cost_model.scope import explain
-from cost_model.tokens import CLASSES, Tokens
+from cost_model.tokens import Tokens
 from cost_model.usage import read_told
 from cost_model.usage.plain import plain_counts
+from cost_model.usage.reading import Reading
 from cost_model.what_if.replay import bill_in_proportion
 from experiments.repricing.batch import Batches
 from experiments.repricing.prices import NewPrices
@@ -84,6 +83,8 @@ BOOK = PriceBook()
 OWN = Facts(MODELS, None, Cards("demo", (), lambda: BOOK))
 TRIALS = {"t": ("arm", "task")}
 
+PLAIN_APIS = ("anthropic_messages", "openai_chat", "openai_responses")
+ADVISOR = {"type": "advisor_message", "input_tokens": 900, "output_tokens": 40}
 COUNT = st.integers(0, 6_000)
 
 
@@ -111,7 +112,7 @@ def anthropic_usage(draw: st.DrawFn) -> dict[str, Any]:
                     {"cost": 0.0123},
                     {"iterations": [
                         {"type": "message", **usage},
-                        {"type": "advisor_message", "model": "claude-opus-5-5", "input_tokens": 900, "output_tokens": 40},
+                        {**ADVISOR, "model": "claude-opus-5-5"},
                         {"type": "compaction", "input_tokens": 5_000, "output_tokens": 300},
                     ]},
                 ]
@@ -181,7 +182,7 @@ def attempts(draw: st.DrawFn) -> tuple[list[Row], list[Row]]:
         at += timedelta(seconds=draw(st.sampled_from([0.5, 20, 200, 400, 4_000, 40_000])))
         model = draw(st.sampled_from(sorted(MODELS)))
         outcome = draw(st.sampled_from(["complete"] * 6 + ["cut", "refused", "lost", "cancelled", None]))
-        told = outcome is not None and draw(st.integers(0, 9)) > (0 if outcome == "complete" else 6)
+        told = outcome is not None and draw(st.sampled_from([True] * 9 + [False] * (1 if outcome == "complete" else 9)))
         calls.append(
             {
                 "key": f"call {number}", "trial_id": "t", "attempt": 1, "role": f"role {number}",
@@ -279,7 +280,7 @@ def same(found: Sums, expected: Sums) -> None:
     assert found.counts == expected.counts
 
 
-GENERATED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+GENERATED = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @GENERATED
@@ -315,3 +316,79 @@ def test_at_other_prices_every_call_costs_what_a_fresh_booking_says(
     new = price_lists[name]
     found = Batches(connection, OWN, new, causes=causes).price(TRIALS)
     same(found, booked_afresh(calls, blocks, new, causes=causes))
+
+
+@settings(max_examples=400, deadline=None)
+@given(usage=anthropic_usage() | chat_usage() | responses_usage(), flavour=st.sampled_from(list(PLAIN_APIS)))
+def test_a_plain_usage_is_read_as_any_other_and_tells_nothing_more(usage: dict[str, Any], flavour: str) -> None:
+    counts = plain_counts(flavour, usage)
+    if counts is not None:
+        same_reading(usage, flavour, counts)
+
+
+ODD = st.sampled_from(
+    [
+        None,
+        True,
+        False,
+        -1,
+        0,
+        1,
+        7,
+        1.0,
+        7.0,
+        10**9,
+        10**9 + 1,
+        10**30,
+        "7",
+        "batch",
+        "default",
+        [],
+        {},
+        {"cached_tokens": 7},
+    ]
+)
+NAMES = st.sampled_from(
+    [
+        "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation",
+        "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details",
+        "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "input_tokens_details", "output_tokens_details",
+        "service_tier", "speed", "inference_geo", "cached_tokens", "reasoning_tokens", "ephemeral_5m_input_tokens",
+        "num_cached_tokens", "cost", "iterations", "timings", "server_tool_use",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    usage=anthropic_usage() | chat_usage() | responses_usage(),
+    odd=st.dictionaries(NAMES, ODD | st.dictionaries(NAMES, ODD, max_size=2), max_size=3),
+    flavour=st.sampled_from(list(PLAIN_APIS)),
+)  # fmt: skip
+def test_what_is_odd_in_a_usage_is_never_read_in_the_short_way(
+    usage: dict[str, Any], odd: dict[str, Any], flavour: str
+) -> None:
+    counts = plain_counts(flavour, {**usage, **odd})
+    if counts is not None:
+        same_reading({**usage, **odd}, flavour, counts)
+
+
+def same_reading(usage: dict[str, Any], flavour: str, counts: tuple[int, ...]) -> None:
+    reading, complaint = read_told(usage, flavour)
+    assert reading.tokens == Tokens(*counts)
+    assert complaint is None
+    assert reading == Reading(flavour, reading.tokens, written_told=reading.written_told, steps=(reading.tokens,))
+
+
+@pytest.mark.parametrize(
+    ("flavour", "usage"),
+    [
+        ("anthropic_messages", {"input_tokens": 5, "output_tokens": 1, "cache_read_input_tokens": 7}),
+        ("openai_chat", {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}),
+        ("openai_responses", {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 2}),
+    ],
+)
+def test_the_common_usages_are_plain(flavour: str, usage: dict[str, Any]) -> None:
+    counts = plain_counts(flavour, usage)
+    assert counts is not None
+    same_reading(usage, flavour, counts)

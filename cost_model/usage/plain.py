@@ -14,6 +14,8 @@ from cost_model.usage.modifiers import MODIFIERS, ORDINARY
 Counts = tuple[int, int, int, int, int, int, int, int, int]
 """The fields of Tokens, in their order."""
 
+# Below, types are compared and not asked for: neither True nor 1.0 is a count, though they add up like one.
+
 
 def plain_counts(api: str, raw: Mapping[str, Any]) -> Counts | None:
     """The tokens of a plain usage, which tells nothing beside them; None for any other: read that with `read_usage`."""
@@ -60,7 +62,7 @@ def _anthropic(raw: Mapping[str, Any]) -> Counts | None:
     fresh, output, read = raw["input_tokens"], raw["output_tokens"], raw.get("cache_read_input_tokens", 0)
     written = raw.get("cache_creation_input_tokens", 0)
     short, long = split.get("ephemeral_5m_input_tokens", 0), split.get("ephemeral_1h_input_tokens", 0)
-    if not _whole(fresh, output, read, written, short, long):
+    if not type(fresh) is type(output) is type(read) is type(written) is type(short) is type(long) is int:
         return None
     if not split:
         return fresh, read, 0, 0, 0, 0, written, output, 0
@@ -73,7 +75,7 @@ def _chat(raw: Mapping[str, Any]) -> Counts | None:
     hit, miss = raw.get("prompt_cache_hit_tokens"), raw.get("prompt_cache_miss_tokens")
     if hit is None and miss is None:
         hit = of_prompt.get("cached_tokens", 0)
-    elif hit is None or miss is None or not _whole(hit, miss) or hit + miss != prompt:
+    elif not type(hit) is type(miss) is int or hit + miss != prompt:
         return None
     if not raw.keys() <= _CHAT or of_prompt.get("cached_tokens", hit) != hit:
         return None
@@ -101,7 +103,7 @@ def _inclusive(
         return None
     reasoning = of_output.get("reasoning_tokens", 0)
     cached = of_prompt.get("cached_tokens", 0)
-    if not _whole(prompt, read, cached, output, reasoning):
+    if not type(prompt) is type(read) is type(cached) is type(output) is type(reasoning) is int:
         return None
     total = raw.get("total_tokens", prompt + output)
     if type(total) is not int or total != prompt + output:
@@ -111,12 +113,11 @@ def _inclusive(
 
 def _ordinary(raw: Mapping[str, Any]) -> bool:
     """Whether nothing tells of another price than the ordinary one."""
-    return all(raw[name] in ORDINARY for name in MODIFIERS if name in raw)
-
-
-def _whole(*values: object) -> bool:
-    # Neither True nor 1.0 is a count, though they add up like one.
-    return all(type(value) is int for value in values)
+    # A loop, because this is asked for every call.
+    for name in MODIFIERS:  # noqa: SIM110
+        if name in raw and raw[name] not in ORDINARY:
+            return False
+    return True
 
 
 _PLAIN: Mapping[str, Callable[[Mapping[str, Any]], Counts | None]] = {

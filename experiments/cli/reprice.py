@@ -75,6 +75,9 @@ def _print_table(experiment: str, asked: "NewPrices", by: "By | None", arms: "Se
     if by == By.causes:
         headings += [("measured excess $", "right"), ("repriced excess $", "right")]
     for arm in arms:
+        if not arm.was.calls:
+            say(one_line(f"{arm.arm}: has no calls yet"))
+            continue
         made = table(*headings)
         for line in arm.lines:
             made.add_row(*_cells(line, by))
@@ -87,7 +90,7 @@ def _print_table(experiment: str, asked: "NewPrices", by: "By | None", arms: "Se
         say_table(made)
         for remark in remarks(arm, by):
             say(one_line(f"{arm.arm}: {remark}"))
-    if len(arms) > 1:
+    if sum(arm.was.calls > 0 for arm in arms) > 1:
         measured, repriced = whole(arms)
         figures = _figures(measured, repriced)
         say()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from cost_model.causes import REBUILDS
 from cost_model.ledger import usd_range
 from cost_model.scope import ExplainedCall
+from cost_model.usage.plain import Counts
 from experiments.errors import JournalDamaged
 from experiments.repricing.cells import Cell, by_class
 from experiments.repricing.quick import QUICK_COLUMNS, Quick, Slot, Sorted, Taken
@@ -23,9 +24,17 @@ SELECT {", ".join(QUICK_COLUMNS)} FROM calls WHERE trial_id IN (SELECT unnest($t
 
 _UNITS = """
 SELECT slots.slot, charges.token_class, charges.cause, sum(charges.units)::BIGINT
-FROM charges JOIN (SELECT unnest($keys) AS call, unnest($slots) AS slot) AS slots USING (call)
+FROM of_batch AS charges JOIN (SELECT unnest($keys) AS call, unnest($slots) AS slot) AS slots USING (call)
 GROUP BY ALL
 """
+
+_CHARGES = """
+CREATE OR REPLACE TEMP TABLE of_batch AS
+SELECT charges.call, charges.line, charges.token_class, charges.cause, charges.units
+FROM charges
+SEMI JOIN (SELECT key FROM calls WHERE trial_id IN (SELECT unnest($trials))) AS mine ON mine.key = charges.call
+"""
+"""The charges of a batch: looked for once among all that there are."""
 
 Trials = Mapping[str, tuple[str, str]]
 """Trial id -> (arm, task)."""
@@ -44,6 +53,8 @@ class Batches:
     def price(self, trials: Trials) -> Sums:
         """All attempts of these trials; calls in flight are left out. Raises PriceMissing, JournalDamaged."""
         sums = Sums()
+        if self._causes:
+            self._connection.execute(_CHARGES, {"trials": list(trials)})
         rows = self._connection.execute(_CALLS, {"trials": list(trials)}).fetchall()
         found = self._quick.sort(rows)
         del rows
@@ -67,26 +78,20 @@ class Batches:
         return sums
 
     def _add_taken(self, taken: Sequence[Taken], trials: Trials, sums: Sums) -> None:
-        totals: dict[Slot, list[int]] = {}
+        found: dict[Slot, list[Counts]] = {}
         for _, _, slot, counts, bill in taken:
-            total = totals.get(slot)
-            if total is None:
-                totals[slot] = [*counts, 1]
-            else:
-                for number, count in enumerate(counts):
-                    total[number] += count
-                total[-1] += 1
+            found.setdefault(slot, []).append(counts)
             if bill is not None:
                 where = _place_of(slot, trials)
                 listed = slot.cell.usd(counts)
                 sums.cost_of(where).add(bill - listed, bill - listed)
                 sums.counts_of(where).billed += 1
-        for slot, total in totals.items():
-            *units, calls = total
+        totals = {slot: [sum(column) for column in zip(*rows, strict=True)] for slot, rows in found.items()}
+        for slot, units in totals.items():
             place = _place_of(slot, trials)
             listed = slot.cell.usd(units)
             sums.cost_of(place).add(listed, listed)
-            sums.counts_of(place).calls += calls
+            sums.counts_of(place).calls += len(found[slot])
             if not self._causes:
                 for token_class, count in by_class(units).items():
                     _add_units(sums, Part(place, token_class, ""), slot.cell, count)
@@ -111,7 +116,7 @@ class Batches:
             classes = charged.setdefault(slot, {})
             classes[token_class] = classes.get(token_class, 0) + (units or 0)
             _add_units(sums, Part(_place_of(slot, trials), token_class, cause), slot.cell, units or 0)
-        for slot, (*units, _) in totals.items():
+        for slot, units in totals.items():
             if charged.get(slot, {}) != by_class(units):
                 raise JournalDamaged(
                     f"charges of the trial {slot.trial} ({slot.role}) do not add up to the usage of its calls; leave "

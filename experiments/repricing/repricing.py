@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cost_model.prices import PriceBook
 from experiments.errors import StoreError, UnknownExperiment
+from experiments.heap import settled_heap
 from experiments.repricing.batch import Batches, Trials
 from experiments.repricing.prices import NewPrices
 from experiments.repricing.sums import Part, Place, Sums
@@ -20,7 +21,7 @@ from experiments.store.reader import Reader, attached
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-BATCH_CALLS = 20_000
+BATCH_CALLS = 100_000
 """So many calls are held in memory at once, in each process (more where one trial has more)."""
 
 SPREAD_CALLS = 60_000
@@ -66,8 +67,9 @@ def reprice(
     workers = min(processes or _cores(), len(stored))
     if workers < 2 or sum(trials[trial][2] for batch in stored for trial in batch) < SPREAD_CALLS:
         local, stored = [*local, *stored], []
-    for batch in local:
-        repriced.add(here.price({trial: places[trial] for trial in batch}))
+    with settled_heap():
+        for batch in local:
+            repriced.add(here.price({trial: places[trial] for trial in batch}))
     if stored:
         job = _Job(reader.path, experiment, prices, causes)
         for sums in _spread(job, [{trial: places[trial] for trial in batch} for batch in stored], workers):
@@ -201,11 +203,12 @@ _opened: list[Batches] = []
 
 def _open(job: _Job) -> None:
     connection = attached(job.database)
-    connection.execute("USE store; SET threads = 1")
+    connection.execute("USE store; SET threads = 1; SET memory_limit = '1GB'")
     own = load_facts(connection, job.experiment, PriceBook)
     new = own if job.prices is None else job.prices.facts(own)
     _opened.append(Batches(connection, own, new, causes=job.causes))
 
 
 def _price(trials: Trials) -> Sums:
-    return _opened[0].price(trials)
+    with settled_heap():
+        return _opened[0].price(trials)

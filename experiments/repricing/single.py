@@ -93,9 +93,9 @@ class Single:
         return [_billed(fact, own[fact.key]) for fact in facts]
 
     def _stretches(self, keys: Sequence[str]) -> dict[str, list[Stretch]]:
-        """The causes of prompts by position, out of their charges."""
+        """The causes of prompts by position, out of the charges that the batch has laid into `of_batch`."""
         lines = self._connection.execute(
-            "SELECT call, cause, units, token_class FROM charges WHERE call IN (SELECT unnest($keys)) "
+            "SELECT call, cause, units, token_class FROM of_batch WHERE call IN (SELECT unnest($keys)) "
             "ORDER BY call, line",
             {"keys": keys},
         ).fetchall()
