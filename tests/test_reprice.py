@@ -99,13 +99,10 @@ def anthropic_usage(draw: st.DrawFn) -> dict[str, Any]:
     }
     if draw(st.booleans()):
         usage["cache_creation"] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long}
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.integers(0, 4)) == 4:
         usage |= draw(
             st.sampled_from(
                 [
-                    {"service_tier": "standard"},
-                    {"service_tier": "batch"},
-                    {"service_tier": "exotic"},
                     {"server_tool_use": {"web_search_requests": 3}},
                     {"speed": "fast"},
                     {"output_tokens": -1},
@@ -118,7 +115,10 @@ def anthropic_usage(draw: st.DrawFn) -> dict[str, Any]:
                 ]
             )
         )  # fmt: skip
-    if draw(st.integers(0, 9)) == 0:
+    tier = draw(st.sampled_from([None, None, None, "standard", "batch", "exotic"]))
+    if tier is not None:
+        usage["service_tier"] = tier
+    if draw(st.integers(0, 9)) == 9:
         usage["message_start"] = {"output_tokens": 1}
         del usage["output_tokens"]
     return usage
@@ -178,9 +178,9 @@ def attempts(draw: st.DrawFn) -> tuple[list[Row], list[Row]]:
     calls: list[Row] = []
     with_blocks = draw(st.booleans())
     at = EPOCH
-    for number in range(draw(st.integers(1, 7))):
+    for number in range(draw(st.integers(1, 8))):
         at += timedelta(seconds=draw(st.sampled_from([0.5, 20, 200, 400, 4_000, 40_000])))
-        model = draw(st.sampled_from(sorted(MODELS)))
+        model = draw(st.sampled_from(["dear", *MODELS]))
         outcome = draw(st.sampled_from(["complete"] * 6 + ["cut", "refused", "lost", "cancelled", None]))
         told = outcome is not None and draw(st.sampled_from([True] * 9 + [False] * (1 if outcome == "complete" else 9)))
         calls.append(
