@@ -326,7 +326,7 @@ def test_a_plain_usage_is_read_as_any_other_and_tells_nothing_more(usage: dict[s
         same_reading(usage, flavour, counts)
 
 
-ODD = st.sampled_from(
+ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
         None,
         True,
