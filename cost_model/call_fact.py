@@ -23,6 +23,7 @@ class CallFact:
     policy's default. `prompt` holds the blocks that were sent, the head (tools and system text) first; `prompt_bytes`
     is the size of the request. `billed_usd` is the provider's own bill. `card` holds the prices as they were for this
     call, its tier and region worked in. `beside` is what was billed beside `tokens`, priced. Times are aware.
+    `settled`: a bill told afterwards, and wholly, what the call cost: nothing of it is open, however it ended.
     """
 
     key: str
@@ -42,6 +43,7 @@ class CallFact:
     output_untold: bool = False
     beside: Sequence[Line] = ()
     read_untold: bool = False
+    settled: bool = False
 
     @property
     def served(self) -> bool:

@@ -200,6 +200,11 @@ def unknown_charges(
     )
 
 
+def settled_charge(call: str, model: str, usd: Decimal) -> tuple[Charge, ...]:
+    """The bill of a call of which a bill told the dollars alone: one line of unknown class and cause, exact."""
+    return (Charge(call, 0, model, "unknown", UNKNOWN, None, usd, usd, Decimal(0), "reported"),)
+
+
 def unfinished_output(
     bill: Sequence[Charge], call: str, model: str, card: PriceCard, tokens: Tokens, max_output_tokens: int | None
 ) -> tuple[Charge, ...]:

@@ -16,6 +16,7 @@ from cost_model.ledger import (
     Stretch,
     beside_charges,
     charges,
+    settled_charge,
     unfinished_output,
     unknown_charges,
     untold_reads,
@@ -121,7 +122,8 @@ def price_known(
     bill = charges(call.key, call.model, call.card, tokens, stretches)
     if call.read_untold:
         bill = untold_reads(bill, call.key, call.model, call.card, tokens)
-    finished = call.outcome == "refused" or (call.outcome == "complete" and not call.output_untold)
+    told = call.outcome == "complete" and not call.output_untold
+    finished = told or call.settled or call.outcome == "refused"
     if not finished:
         bill = unfinished_output(bill, call.key, call.model, call.card, tokens, call.max_output_tokens)
     bill = (*bill, *beside_charges(call.key, len(bill), call.beside))
@@ -164,6 +166,8 @@ def _touch_unknown(call: CallFact, path: Path, lane: LaneState, model: _Model) -
 def price_unknown(call: CallFact, tokens_per_byte: Decimal | None, idle_s: float | None = None) -> ExplainedCall:
     """The range of one call whose usage never came; nothing for one that was refused. `tokens_per_byte` is what the
     lane's latest known call had."""
+    if call.settled and call.billed_usd is not None:
+        return _result(call, idle_s, None, settled_charge(call.key, call.model, call.billed_usd), exact=False)
     if call.outcome == "refused":
         return _result(call, idle_s, None, (), exact=True)
     bill = unknown_charges(

@@ -8,8 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
+
+if TYPE_CHECKING:
+    from cost_model.price_card import PriceCard
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,28 @@ def _told(tokens: Mapping[str, int]) -> str:
 
 def _total(amounts: Iterator[Decimal]) -> Decimal:
     return sum(amounts, Decimal(0)).normalize()
+
+
+class PricedAlike:
+    """Whether a price card holds the simulator's own prices of a model: then dollars can be compared."""
+
+    def __init__(self) -> None:
+        from agents.simulated.persona import load_personas
+
+        self._personas = load_personas(None)
+        self._seen: dict[object, bool] = {}
+
+    def __call__(self, wire_model: str, card: "PriceCard") -> bool:
+        """`wire_model` is what the simulator was asked for; one that it does not ship has prices that nobody knows."""
+        key = (wire_model, card.ref, card.valid_from, tuple(card.usd_per_mtok.items()))
+        if key not in self._seen:
+            persona = self._personas.get(wire_model)
+            self._seen[key] = (
+                persona is not None
+                and not card.tiers
+                and all(card.usd_per_mtok.get(name) == usd for name, usd in persona.usd_per_mtok.items())
+            )
+        return self._seen[key]
 
 
 def bill_folder(database: Path) -> Path:

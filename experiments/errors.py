@@ -2,6 +2,7 @@
 
 ExperimentError
 ├── SpecError              a spec file is wrong: one line naming file, field and how to mend it
+├── BillError              a bill's file cannot be read as one: one line naming file, place and how to mend it
 ├── ModelUnusable          a model that is checked gives no answer: one line with what a person must mend
 ├── PlanChanged            a stored trial was planned differently; names what changed
 └── StoreError             the database cannot do what was asked; the message says how to mend it
@@ -10,6 +11,7 @@ ExperimentError
     ├── StoreLocked        another process holds the file and did not let go in time
     ├── JournalDamaged     a journal holds what cannot be read or booked (a torn LAST line is normal, no damage)
     ├── JournalFull        the journal could not be written: disk full or a quota
+    ├── SettlementRefused  a bill contradicts what an earlier one has settled
     ├── UnknownExperiment  no experiment of this name is stored
     └── QueryError         a SQL statement failed; one line
 """
@@ -21,6 +23,10 @@ class ExperimentError(Exception):
 
 class SpecError(ExperimentError):
     """A spec file does not say what it must."""
+
+
+class BillError(ExperimentError):
+    """A file is no bill that can be read, or says what no bill can."""
 
 
 class ModelUnusable(ExperimentError):
@@ -53,6 +59,10 @@ class JournalDamaged(StoreError):
 
 class JournalFull(StoreError):
     """A journal record could not be written to disk."""
+
+
+class SettlementRefused(StoreError):
+    """A bill says something else of a call than the bill that settled it."""
 
 
 class UnknownExperiment(StoreError):

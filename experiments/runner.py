@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from agents.transport import open_http
 from cost_model.calls import SpendingStopped
 from cost_model.tokens import CLASSES
-from experiments.bill import Booked, Reconciliation, bill_folder, read_bill, reconcile
+from experiments.bill import Booked, PricedAlike, Reconciliation, bill_folder, read_bill, reconcile
 from experiments.budget import Budget
 from experiments.errors import SpecError, StoreError
 from experiments.experiment import Experiment, host_refusal
@@ -274,32 +274,14 @@ class _Run:
                 "SELECT key, trial_id || '/' || attempt, model, requested_at, cost_low_usd, cost_high_usd, "  # noqa: S608
                 f"prompt_tokens IS NOT NULL, {counts} FROM calls"
             )
-        alike = _PricedAlike(self.experiment)
+        alike, experiment = PricedAlike(), self.experiment
         ledger = {}
         for key, run, model, requested_at, low, high, known, *tokens in rows:
             if run in self.started:
                 by_class = {name: count for name, count in zip(CLASSES, tokens, strict=True) if count}
-                ledger[key] = Booked(low, high, by_class if known else None, alike(model, requested_at))
+                same = alike(experiment.models[model].model, experiment.card(model, requested_at))
+                ledger[key] = Booked(low, high, by_class if known else None, same)
         return reconcile(read_bill(bill), ledger)
-
-
-class _PricedAlike:
-    """Whether the spec prices a call as the simulator bills it."""
-
-    def __init__(self, experiment: Experiment) -> None:
-        from agents.simulated.persona import load_personas
-
-        self._experiment = experiment
-        self._personas = load_personas(None)
-        self._seen: dict[object, bool] = {}
-
-    def __call__(self, model: str, requested_at: datetime) -> bool:
-        card = self._experiment.card(model, requested_at)
-        key = (model, card.ref, card.valid_from, tuple(card.usd_per_mtok.items()))
-        if key not in self._seen:
-            own = self._personas[self._experiment.models[model].model].usd_per_mtok
-            self._seen[key] = not card.tiers and all(card.usd_per_mtok.get(name) == usd for name, usd in own.items())
-        return self._seen[key]
 
 
 def _warm(protocols: set[str]) -> None:

@@ -29,6 +29,7 @@ TABLES = (
     "charges",
     "expiries",
     "expiry_holds",
+    "settlements",
     "messages",
     "commands",
     "spans",

@@ -87,12 +87,14 @@ def test_an_older_file_is_upgraded_by_a_reader_and_its_views_are_renewed(
     Store(path).register(PLAN, MODELS)
     text = migrations._text
     step = "ALTER TABLE trials ADD COLUMN colour VARCHAR; UPDATE trials SET colour = 'grey'"
-    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, "0003_colour"))
-    monkeypatch.setattr(migrations, "_text", lambda name: step if "0003" in name else text(name))
+    shipped = migrations.MIGRATIONS
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*shipped, "9999_colour"))
+    monkeypatch.setattr(migrations, "_text", lambda name: step if "9999" in name else text(name))
     assert query(path, "SELECT DISTINCT colour FROM trials").rows == [("grey",)]
     assert query(path, "SELECT number, name FROM migrations WHERE number > 0 ORDER BY ALL").rows == [
-        (1, "0001_tables"), (2, "0002_expiries"), (3, "0003_colour"),
-    ]  # fmt: skip
+        *enumerate(shipped, start=1),
+        (len(shipped) + 1, "9999_colour"),
+    ]
     assert len(Store(path).known_trials("demo")) == 8
 
 
@@ -104,8 +106,8 @@ def test_a_step_that_fails_leaves_the_older_schema_whole(tmp_path: Path, monkeyp
     before = query(path, "SELECT * FROM duckdb_columns() WHERE schema_name = 'main' ORDER BY ALL").rows
     text = migrations._text
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, "0003_broken"))
-        patch.setattr(migrations, "_text", lambda name: "CREATE TABLE t (a INT); no" if "0003" in name else text(name))
+        patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, "9999_broken"))
+        patch.setattr(migrations, "_text", lambda name: "CREATE TABLE t (a INT); no" if "9999" in name else text(name))
         with pytest.raises(duckdb.ParserException):
             Store(path).upgrade()
     after = query(path, "SELECT * FROM duckdb_columns() WHERE schema_name = 'main' ORDER BY ALL").rows

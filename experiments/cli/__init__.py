@@ -12,6 +12,7 @@ from experiments.cli.compare import compare
 from experiments.cli.models import models
 from experiments.cli.prices import prices
 from experiments.cli.query import query
+from experiments.cli.reconcile import reconcile
 from experiments.cli.reprice import reprice
 from experiments.cli.run import run
 from experiments.cli.sandboxes import sandboxes
@@ -38,6 +39,7 @@ app.command()(whatif)
 app.command()(reprice)
 app.command()(breakeven)
 app.command()(usage)
+app.command()(reconcile)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")
 app.add_typer(models, name="models")

@@ -171,6 +171,7 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
         return at, role, "", "", f"  $ {command}   [{code}, {event['seconds']:.1f} s]", ""
     tokens = ", ".join(f"{name} {event[column]:,}" for column, name in CLASSES.items() if event[column])
     how = "" if event["outcome"] == "complete" else f"  {event['outcome'] or 'in flight'}"
+    how += f", settled by a bill ({event['settled_by']})" if event["settled_by"] else ""
     again = "" if event["try"] == 1 else f" try {event['try']}"
     error = f"  {one_line(event['error'], 120)}" if event["error"] else ""
     return (

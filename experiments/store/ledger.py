@@ -23,6 +23,7 @@ from cost_model.writes import settle_writes
 from experiments.errors import JournalDamaged
 from experiments.store.cards import Cards
 from experiments.store.rows import Row
+from experiments.store.settlements import Settlement, settlement_of
 
 TOKEN_COLUMNS = {f"{field.name}_tokens": field.name for field in fields(Tokens)}
 
@@ -119,7 +120,8 @@ def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBloc
     if count > len(blocks):
         raise JournalDamaged(f"the call {row['key']} was sent with block {len(blocks)} that was never recorded")
     policy, card = POLICIES[facts.of(model).cache], facts.card(model, requested_at)
-    booked, untold, billed = _usage(row, card, facts)
+    settled = settlement_of(row)
+    booked, untold, billed = _usage(row, card, facts) if settled is None else _settled(settled, card)
     tokens = None if booked is None else booked.tokens
     if booked is not None and tokens is not None:
         card = booked.card
@@ -134,7 +136,8 @@ def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBloc
         model=model,
         requested_at=requested_at,
         first_token_at=None if first_token_at is None else _moment(first_token_at),
-        outcome=row["outcome"],  # type: ignore[arg-type]  # text from a row; the journal holds the literals only
+        # What never reached the provider is billed as a refused call is, whatever its end.
+        outcome="refused" if settled is not None and not settled.arrived else row["outcome"],  # type: ignore[arg-type]  # text from a row; the journal holds the literals only
         tokens=tokens,
         policy=policy,
         lifetime=lifetime,
@@ -146,7 +149,14 @@ def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBloc
         output_untold=untold,
         beside=() if booked is None else booked.beside,
         read_untold=booked is not None and booked.read_untold,
+        settled=settled is not None,
     )
+
+
+def _settled(settled: Settlement, card: PriceCard) -> tuple[BookedUsage | None, bool, Decimal | None]:
+    """As `_usage`, of what a bill told afterwards."""
+    booked = None if settled.tokens is None else BookedUsage(settled.tokens, card, ())
+    return booked, False, settled.usd if settled.usd_counts else None
 
 
 def _usage(row: Row, card: PriceCard, facts: Facts) -> tuple[BookedUsage | None, bool, Decimal | None]:

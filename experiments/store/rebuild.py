@@ -11,6 +11,7 @@ from experiments.store.database import as_relation, bulk_insert, table_columns
 from experiments.store.expiries import KINDS, expiry_rows
 from experiments.store.ledger import COMPUTED, Facts, explain_calls
 from experiments.store.rows import Row, Rows
+from experiments.store.settlements import SETTLED, SETTLEMENT
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -35,7 +36,8 @@ def rebuild(connection: "DuckDBPyConnection", attempts: Sequence[tuple[str, int]
     """Replaces the charges and expiries of these attempts and the computed columns of their calls, in the caller's
     transaction."""
     chosen = _chosen(attempts)
-    calls = _grouped(connection, f"SELECT {', '.join(_STORED)} FROM calls WHERE {_IN}", chosen)  # noqa: S608
+    stored = f"SELECT {', '.join(_STORED)}, {SETTLEMENT} FROM calls {SETTLED} WHERE {_IN}"  # noqa: S608
+    calls = _grouped(connection, stored, chosen)
     messages = _grouped(
         connection,
         f"SELECT trial_id, attempt, lane, version, idx, hash, size FROM messages WHERE {_IN}",  # noqa: S608

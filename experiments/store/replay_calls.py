@@ -12,15 +12,16 @@ from experiments.store.facts import load_facts
 from experiments.store.ledger import Facts, call_facts
 from experiments.store.reader import Reader
 from experiments.store.rows import Row
+from experiments.store.settlements import SETTLED, SETTLEMENT
 
-_CALLS = """
+_CALLS = f"""
 SELECT trials.arm, calls.key, calls.trial_id, calls.attempt, calls.role, calls.lane, calls.turn, calls.version,
     calls.blocks, calls.model, calls.flavour, calls.lifetime, calls.requested_at, calls.first_token_at, calls.ended_at,
-    calls.outcome, calls.prompt_bytes, calls.max_output_tokens, calls.usage
-FROM calls JOIN trials ON trials.id = calls.trial_id
+    calls.outcome, calls.prompt_bytes, calls.max_output_tokens, calls.usage, {SETTLEMENT}
+FROM calls JOIN trials ON trials.id = calls.trial_id {SETTLED}
 WHERE trials.experiment = $experiment AND trials.arm = $arm
 ORDER BY calls.trial_id, calls.attempt, calls.requested_at, calls.key
-"""
+"""  # noqa: S608
 
 _BLOCKS = """
 SELECT trial_id, attempt, lane, version, idx, hash, size FROM messages

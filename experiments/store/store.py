@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.errors import JournalDamaged, StoreError
+from experiments.errors import JournalDamaged, SettlementRefused, StoreError
 from experiments.plan import Plan
 from experiments.store import migrations
 from experiments.store.attempts import DIED, attempt_rows
@@ -33,6 +33,7 @@ from experiments.store.registration import (
 from experiments.store.rows import Row, Rows
 from experiments.store.segment import Segment, by_attempt, claimed, segments
 from experiments.store.settle import settle_trials
+from experiments.store.settlements import Settlement, new_ones, settlement_rows, stored_settlements
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -176,6 +177,35 @@ class Store:
             for start in range(0, len(attempts), BATCH):
                 rebuild(connection, attempts[start : start + BATCH], facts)
             bulk_insert(connection, "prices", facts.cards.new_rows(), table_columns(connection)["prices"])
+
+    def settle(self, experiment: str, told: Sequence[Settlement]) -> list[str]:
+        """Stores what bills tell of calls of the experiment, and books their attempts anew: later calls read what a
+        settled one wrote. Returns the keys that are newly settled; what is settled so already stays as it is.
+
+        Raises UnknownExperiment, SettlementRefused for a bill that contradicts an earlier one or names a call that is
+        not the experiment's: then nothing has changed.
+        """
+        with self._transaction() as (connection, insert):
+            facts = self._load_facts(connection, experiment)
+            keys = sorted({each.call for each in told})
+            owners = {
+                key: (trial, attempt)
+                for key, trial, attempt in connection.execute(
+                    "SELECT key, trial_id, attempt FROM calls JOIN trials ON trials.id = trial_id "
+                    "WHERE experiment = $experiment AND calls.outcome IS NOT NULL AND key IN (SELECT unnest($keys))",
+                    {"experiment": experiment, "keys": keys},
+                ).fetchall()
+            }
+            stranger = next((key for key in keys if key not in owners), None)
+            if stranger is not None:
+                raise SettlementRefused(f"the call {stranger} is no ended call of experiment {experiment!r}")
+            new = new_ones(told, stored_settlements(connection, keys))
+            insert("settlements", settlement_rows(new, datetime.now(UTC).isoformat()))
+            attempts = sorted({owners[each.call] for each in new})
+            for start in range(0, len(attempts), BATCH):
+                rebuild(connection, attempts[start : start + BATCH], facts)
+            insert("prices", facts.cards.new_rows())
+        return [each.call for each in new]
 
     def _recover(self, segment: Segment, total: Recovered) -> Recovered:
         try:

@@ -295,6 +295,7 @@ SELECT
     calls.cost_high_usd,
     calls.excess_usd,
     calls.basis,
+    settlements.source AS settled_by,
     explained.causes,
     calls.finish_reason,
     calls.tool_calls_valid,
@@ -303,6 +304,7 @@ SELECT
     calls.requested_at
 FROM calls
 LEFT JOIN attempts USING (trial_id, attempt)
+LEFT JOIN settlements ON settlements.call = calls.key
 LEFT JOIN (
     SELECT call, string_agg(cause || coalesce(' ' || units, ''), ', ' ORDER BY first_line) AS causes
     FROM (
