@@ -178,12 +178,13 @@ class _Matched:
 
     def _figures(self, line: CallLine, key: str | None, known: Mapping[str, CallLine]) -> Iterator[BillLine]:
         call = key if key in known else None
-        day = line.at.date()
+        # A bill that names calls by our keys leaves no doubt; a provider's id of a call that was lost nobody knows.
+        foreign, day = self.whole and call is None, line.at.date()
         for classes, units in line.units.items():
-            yield BillLine(day, line.models, classes, line.where, units=units, call=call)
+            yield BillLine(day, line.models, classes, line.where, units=units, call=call, foreign=foreign)
         # At other prices than the experiment's only tokens can be compared.
         if call is None or self._counts(self._ledger.calls[call].call):
-            yield BillLine(day, line.models, EVERYTHING, line.where, usd=line.usd, call=call)
+            yield BillLine(day, line.models, EVERYTHING, line.where, usd=line.usd, call=call, foreign=foreign)
 
     def _counts(self, call: LedgerCall) -> bool:
         """Whether the bill's dollars are made at the experiment's prices."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from experiments.bills.anthropic_usage import bounds
 from experiments.bills.bill_line import EVERYTHING, Bill, BillLine, Classes, one
-from experiments.bills.pages import bucket_items, read_buckets
+from experiments.bills.pages import read_buckets, tells
 from experiments.bills.reading import MOST_USD, Document, Fields
 
 NAME = "anthropic-cost"
@@ -26,12 +26,7 @@ _TOKEN_TYPES = {
 
 
 def fits(document: Document) -> bool:
-    return any(
-        isinstance(each, dict)
-        and "starting_at" in each
-        and any(isinstance(result, dict) and "amount" in result for result in each.get("results") or ())
-        for each in bucket_items(document.values)
-    )
+    return tells(document, "starting_at") == "costs"
 
 
 def read(documents: Sequence[Document]) -> Bill:

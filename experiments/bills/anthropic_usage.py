@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from experiments.bills.bill_line import Bill, BillLine, one
-from experiments.bills.pages import bucket_items, read_buckets
+from experiments.bills.pages import read_buckets, tells
 from experiments.bills.reading import Document, Fields
 
 NAME = "anthropic-usage"
@@ -27,15 +27,7 @@ _FLAT = {
 
 
 def fits(document: Document) -> bool:
-    return any(
-        isinstance(each, dict) and "starting_at" in each and _has_no_amount(each)
-        for each in bucket_items(document.values)
-    )
-
-
-def _has_no_amount(bucket: dict[str, object]) -> bool:
-    results = bucket.get("results")
-    return not (isinstance(results, list) and any(isinstance(each, dict) and "amount" in each for each in results))
+    return tells(document, "starting_at") == "usage"
 
 
 def read(documents: Sequence[Document]) -> Bill:

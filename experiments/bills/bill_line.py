@@ -26,8 +26,8 @@ class BillLine:
 
     `classes` are the ledger's token classes that the bill lumps in this figure. `models` are the names that the bill
     gives the model, the most exact first; empty where it names none. `where` is the place in the file. `call`: the
-    ledger's call that it was matched to, None in a bill that does not go call by call. Exactly one of `units` and `usd`
-    is set.
+    ledger's call that it was matched to, None in a bill that does not go call by call. `foreign`: certainly of a call
+    that is not the ledger's. Exactly one of `units` and `usd` is set.
     """
 
     day: date
@@ -37,6 +37,7 @@ class BillLine:
     units: int | None = None
     usd: Decimal | None = None
     call: str | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

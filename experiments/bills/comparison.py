@@ -127,6 +127,8 @@ class _LedgerSide:
         if line.call is not None:
             call = self._by_key[line.call]
             return self._names.of_call(call), call.day
+        if line.foreign:
+            return None
         model = self._names.find(line.models)
         if model is None:
             model = next((name for name in line.models if (name, line.day) in self.touching), None)

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from experiments.bills.bill_line import EVERYTHING, UNCACHED, WRITES, Bill, BillLine, Classes, one
 from experiments.bills.openai_usage import bounds
-from experiments.bills.pages import bucket_items, read_buckets
+from experiments.bills.pages import read_buckets, tells
 from experiments.bills.reading import Document, Fields, has_columns, rows
 
 NAME = "openai-costs"
@@ -21,12 +21,7 @@ PROVIDER = "openai"
 
 
 def fits(document: Document) -> bool:
-    return has_columns(document, "start_time", "amount_value") or any(
-        isinstance(each, dict)
-        and "start_time" in each
-        and any(isinstance(result, dict) and "amount" in result for result in each.get("results") or ())
-        for each in bucket_items(document.values)
-    )
+    return has_columns(document, "start_time", "amount_value") or tells(document, "start_time") == "costs"
 
 
 def read(documents: Sequence[Document]) -> Bill:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from experiments.bills.bill_line import PROMPT, UNCACHED, WRITES, Bill, BillLine, Classes, one
-from experiments.bills.pages import bucket_items, read_buckets
+from experiments.bills.pages import read_buckets, tells
 from experiments.bills.reading import Document, Fields, has_columns, rows
 from experiments.errors import BillError
 
@@ -19,12 +19,7 @@ PROVIDER = "openai"
 
 
 def fits(document: Document) -> bool:
-    return has_columns(document, "start_time", "input_tokens", "model") or any(
-        isinstance(each, dict)
-        and "start_time" in each
-        and not any(isinstance(result, dict) and "amount" in result for result in each.get("results") or ())
-        for each in bucket_items(document.values)
-    )
+    return has_columns(document, "start_time", "input_tokens", "model") or tells(document, "start_time") == "usage"
 
 
 def read(documents: Sequence[Document]) -> Bill:

@@ -1,9 +1,10 @@
 """Reports that come in pages of time buckets: whether the pages are all there, each bucket once."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Literal
 
 from experiments.bills.reading import Document, Fields
 from experiments.errors import BillError
@@ -39,13 +40,26 @@ class _Page:
     buckets: tuple[Bucket, ...]
 
 
-def bucket_items(values: Iterable[object]) -> Iterator[object]:
+def bucket_items(values: Iterable[object]) -> Iterator[Mapping[str, object]]:
     """The buckets of all pages, unread: to recognise a report by."""
     for value in values:
         for page in value if isinstance(value, list) else [value]:
             if isinstance(page, dict):
                 data = page.get("data")
-                yield from data if isinstance(data, list) else [page]
+                yield from (each for each in (data if isinstance(data, list) else [page]) if isinstance(each, dict))
+
+
+def tells(document: Document, start: str) -> Literal["costs", "usage"] | None:
+    """What a report in buckets that begin with the field `start` tells, by its results; None for another document.
+
+    Days without use are empty in both.
+    """
+    buckets = [bucket for bucket in bucket_items(document.values) if start in bucket]
+    if not buckets:
+        return None
+    lists = (bucket.get("results") or bucket.get("result") for bucket in buckets)
+    results = (result for each in lists if isinstance(each, list) for result in each)
+    return "costs" if any(isinstance(result, dict) and "amount" in result for result in results) else "usage"
 
 
 def read_buckets(documents: Sequence[Document], bounds: Callable[[Fields], tuple[datetime, datetime]]) -> Buckets:
@@ -68,9 +82,7 @@ def read_buckets(documents: Sequence[Document], bounds: Callable[[Fields], tuple
             if not bucket.results:
                 kept.append(bucket)
                 continue
-            text = json.dumps(
-                [bucket.start.isoformat(), [r.raw() for r in bucket.results]], sort_keys=True, default=str
-            )
+            text = _word_for_word(bucket, page.where)
             if seen.setdefault(text, page.where) != page.where:
                 repeated += 1
                 continue
@@ -78,6 +90,15 @@ def read_buckets(documents: Sequence[Document], bounds: Callable[[Fields], tuple
         if repeated:
             warnings.append(f"{page.where}: {repeated} buckets stand in an earlier page word for word; counted once")
     return Buckets(tuple(kept), tuple(warnings))
+
+
+def _word_for_word(bucket: Bucket, where: str) -> str:
+    try:
+        return json.dumps([str(bucket.start), [each.raw() for each in bucket.results]], sort_keys=True, default=str)
+    except (RecursionError, ValueError):
+        raise BillError(
+            f"{where}: nested too deep, or a number without end; give the export as it was downloaded"
+        ) from None
 
 
 def _pages(values: Iterable[object]) -> list[object]:

@@ -97,11 +97,28 @@ def settlement_rows(settlements: Iterable[Settlement], settled_at: str) -> list[
             "tokens": None if each.tokens is None else asdict(each.tokens),
             "usd": format(each.usd, "f"),
             "usd_counts": each.usd_counts,
-            "told": None if each.told is None else dict(each.told),
+            "told": None if each.told is None else _plain(each.told),
             "settled_at": settled_at,
         }
         for each in settlements
     ]
+
+
+def _plain(told: Mapping[str, object], depth: int = 2) -> dict[str, object]:
+    """A stranger's line in bounds: its first fields, two levels of them, and of texts and numbers their beginnings."""
+    plain: dict[str, object] = {}
+    for name, value in list(told.items())[:MOST_FIELDS]:
+        if isinstance(value, Mapping) and depth > 1:
+            plain[name[:MOST_TEXT]] = _plain(value, depth - 1)
+        elif value is None or isinstance(value, bool) or (isinstance(value, int) and abs(value) < 2**53):
+            plain[name[:MOST_TEXT]] = value
+        else:
+            plain[name[:MOST_TEXT]] = str(value)[:MOST_TEXT] if isinstance(value, str | Decimal) else "..."
+    return plain
+
+
+MOST_FIELDS = 100
+MOST_TEXT = 1_000
 
 
 def _shown(settlement: Settlement) -> str:
