@@ -159,6 +159,16 @@ def test_what_is_given_twice_is_counted_once_and_said(tmp_path: Path) -> None:
     assert "once more; counted once" in bill.warnings[0]
 
 
+def test_a_table_is_read_with_any_line_ends_and_column_order_and_with_columns_of_tomorrow() -> None:
+    text = (DATA / "anthropic_console_usage.csv").read_text(encoding="utf-8-sig")
+    plain = read_text("anthropic-console-usage", text)
+    assert read_text("anthropic-console-usage", "\ufeff" + text.replace("\n", "\r\n")).lines == plain.lines
+    simple = "a,b\nx,y\n".replace("a,b", "usage_output_tokens,tomorrow,model_version,usage_date_utc")
+    simple = simple.replace("x,y", '7,"1,2",m,2026-11-24')
+    (line,) = read_text("anthropic-console-usage", simple).lines
+    assert (line.units, line.models, line.day) == (7, ("m",), DAY)
+
+
 RESULT = '{"uncached_input_tokens": 1, "output_tokens": %s, "model": "m"}'
 PAGE = '{"data": [{"starting_at": "2026-11-24T00:00:00Z", "ending_at": "%s", "results": [%s]}]}'
 WHOLE = "2026-11-25T00:00:00Z"

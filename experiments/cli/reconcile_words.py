@@ -119,7 +119,8 @@ def _doubts(found: "Reconciled") -> Iterable[str]:
         if not doubtful:
             yield f"{head}: none of its {_many(len(rows[0].calls), 'call')} broke off, was lost, refused or tried again"
         else:
-            yield f"{head}: {_many(len(doubtful), 'call')} of {len(rows[0].calls)} may explain it:"
+            covered = "" if any(row.difference for row in rows) else ", and the ranges cover it"
+            yield f"{head}: {_many(len(doubtful), 'call')} of {len(rows[0].calls)} may explain it{covered}:"
         for call in doubtful[:MOST_CALLS]:
             yield f"  {one_line(call.key, 120)}: {', '.join(call.doubts)}; {_range(call.low, call.high)}"
         if len(doubtful) > MOST_CALLS:
@@ -133,11 +134,12 @@ def _coverage(row: "Row", doubtful: "Sequence[LedgerCall]", found: "Reconciled")
     far = (
         f"${_figure(row, abs(row.difference))}" if row.unit == "usd" else f"{_figure(row, abs(row.difference))} tokens"
     )
-    words = [f"the bill has {far} more" if row.difference > 0 else f"the bill has {far} less"]
+    beyond = any(call.cost_usd is None for call in doubtful)
+    words = [
+        f"the bill has {far} {'more' if row.difference > 0 else 'less'}{' than the ranges reach' if beyond else ''}"
+    ]
     if row.difference > 0:
         free = sum(call.outcome == "refused" or not call.high for call in doubtful)
-        if any(call.cost_usd is None for call in doubtful):
-            words.append("than the top of what the calls known as a range can have cost")
         words.append(
             f"{_many(free, 'call')} that the ledger books at nothing could cover it, had the provider billed them"
             if free

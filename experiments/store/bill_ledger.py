@@ -14,11 +14,14 @@ from experiments.store.facts import load_facts
 from experiments.store.ledger import Facts
 from experiments.store.reader import Reader
 
-_CALLS = """
-SELECT calls.*, settlements.bill AS settled_by
-FROM calls JOIN trials ON trials.id = calls.trial_id LEFT JOIN settlements ON settlements.call = calls.key
-WHERE trials.experiment = ? ORDER BY calls.requested_at, calls.key
-"""
+_CALLS = f"""
+SELECT key, trial_id, attempt, model, wire_model, response_model, provider, requested_at, ended_at, outcome, turn,
+    try, cost_usd, cost_low_usd, cost_high_usd, billed_usd, response_id, request_id, prompt_bytes, max_output_tokens,
+    prompt_tokens, {", ".join(f"{name}_tokens" for name in CLASSES)}, settled_by
+FROM calls JOIN (SELECT id, experiment FROM trials) AS trials ON trials.id = calls.trial_id
+LEFT JOIN (SELECT call, bill AS settled_by FROM settlements) AS settlements ON settlements.call = calls.key
+WHERE experiment = ? ORDER BY requested_at, key
+"""  # noqa: S608
 
 _CHARGES = """
 SELECT call, charges.model, token_class, units, usd_low, usd_high
