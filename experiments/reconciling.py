@@ -201,7 +201,7 @@ class _Matched:
             tokens = line.tokens if line.arrived else None
             self.settlements.append(
                 Settlement(
-                    key, self.bill.format, _file(line), tokens, line.usd, counts,
+                    key, self.bill.format, _file(line), tokens, round(line.usd, 12), counts,
                     line.arrived, line.told,
                 )
             )  # fmt: skip

@@ -274,6 +274,14 @@ def test_lines_that_lump_more_than_others_are_compared_together() -> None:
     assert {row.classes for row in found.rows} == {UNCACHED, one("cache_read")}
 
 
+def test_dollars_are_compared_to_the_ledgers_twelfth_decimal() -> None:
+    calls = [booked(0, {"output": 3_000})]
+    item = {"date": "2026-11-24", "model": "claude-alpha-5", "prompt_tokens": 0, "completion_tokens": 3_000}
+    for usd, equal in ((0.060000000000000005, True), (0.060000000002, False)):
+        bill = read_text("openrouter-activity", json.dumps({"data": [{**item, "usage": usd}]}))
+        assert (not compare(calls, [bill]).differing) == equal
+
+
 def test_two_kinds_of_bill_that_tell_the_same_figure_are_refused() -> None:
     calls = [booked(0, {"input": 5})]
     table = (

@@ -241,6 +241,25 @@ def test_only_an_ended_call_of_the_experiment_is_settled(tmp_path: Path) -> None
     assert query(path, "SELECT count(*) FROM settlements").rows == [(0,)]
 
 
+def test_a_strangers_line_is_kept_in_bounds_and_its_dollars_to_the_twelfth_decimal(tmp_path: Path) -> None:
+    path = stored(tmp_path, [USAGES[0], None, USAGES[2]])
+    bill = tmp_path / "generation.json"
+    record = {
+        "id": f"msg-{LOST}", "created_at": "2026-11-24T12:00:20Z", "model": "\ud800\0" + "x" * 900, "is_byok": True,
+        "deep": [[[1]]], "huge": 10**30, "more": {"a": {"b": 1}}, **{f"field {n}": 0.5 for n in range(200)},
+    }  # fmt: skip
+    text = json.dumps(record)[:-1] + ', "total_cost": 0.01234567890123456, "upstream_inference_cost": 1e-13}'
+    bill.write_text(text)
+    for told in ((1, 0), (0, 1)):
+        found = reconcile_bills(path, "demo", [bill])
+        assert (len(found.settled), found.standing) == told
+    assert query(path, "SELECT usd FROM settlements").rows == [(Decimal("0.012345678901"),)]
+    assert found.low == found.high
+    bill.write_text(text.replace("0.01234567890123456", "500000"))
+    with pytest.raises(BillError, match="total_cost must be an amount of money from 0 to 499,999"):
+        reconcile_bills(path, "demo", [bill])
+
+
 def run_command(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended_with:
         main(["reconcile", *arguments])

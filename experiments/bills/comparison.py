@@ -11,6 +11,8 @@ from experiments.bills.ledger_call import LedgerCall, Piece, Share
 from experiments.bills.model_names import ModelNames
 from experiments.errors import BillError
 
+USD_DECIMALS = 12
+
 Unit = Literal["units", "usd"]
 Cell = tuple[str, date]
 
@@ -182,6 +184,7 @@ def _rows(
     for classes in groups:
         own = [line for line in lines if line.classes <= classes]
         figures = (Decimal(line.units or 0) if line.usd is None else line.usd for line in own)
-        bill, (low, high) = sum(figures, Decimal(0)), side.share(cell, unit, classes)
+        # The ledger's own decimals: what lies beyond is noise of numbers that were written as binary fractions.
+        bill, (low, high) = round(sum(figures, Decimal(0)), USD_DECIMALS), side.share(cell, unit, classes)
         if bill or high:
             yield Row(cell[0], cell[1], classes, unit, bill, low, high, tuple(side.touching.get(cell, ())))

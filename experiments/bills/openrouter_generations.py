@@ -10,7 +10,7 @@ call's dollars and its tokens stay unknown.
 from collections.abc import Iterator, Sequence
 
 from experiments.bills.bill_line import Bill, CallLine
-from experiments.bills.reading import Document, Fields, has_columns, rows
+from experiments.bills.reading import MOST_CALL_USD, Document, Fields, has_columns, rows
 
 NAME = "openrouter-generations"
 PROVIDER = "openrouter"
@@ -49,7 +49,8 @@ def _row(row: Fields) -> CallLine:
         models=() if model is None else (model,),
         at=row.moment("created_at"),
         units={},
-        usd=row.needed_amount("cost_total") + (row.amount("byok_usage_inference") or 0),
+        usd=row.needed_amount("cost_total", most=MOST_CALL_USD)
+        + (row.amount("byok_usage_inference", most=MOST_CALL_USD) or 0),
         where=row.where,
         told=row.raw(),
     )
@@ -57,13 +58,14 @@ def _row(row: Fields) -> CallLine:
 
 def _record(record: Fields) -> CallLine:
     model = record.text("model")
-    own_key = (record.amount("upstream_inference_cost") or 0) if record.get("is_byok") is True else 0
+    upstream = record.amount("upstream_inference_cost", most=MOST_CALL_USD) or 0
+    own_key = upstream if record.get("is_byok") is True else 0
     return CallLine(
         reference=record.needed_text("id"),
         models=() if model is None else (model,),
         at=record.moment("created_at"),
         units={},
-        usd=record.needed_amount("total_cost") + own_key,
+        usd=record.needed_amount("total_cost", most=MOST_CALL_USD) + own_key,
         where=record.where,
         told=record.raw(),
     )

@@ -18,6 +18,8 @@ MOST_BYTES = 64 << 20
 MOST_LINES = 1_000_000
 MOST_UNITS = 10**15
 MOST_USD = 10**9
+MOST_CALL_USD = 499_999
+"""Of one call, or one part of it."""
 SHOWN = 40
 
 

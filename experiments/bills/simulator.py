@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 from cost_model.tokens import CLASSES, Tokens
 from experiments.bills.bill_line import Bill, CallLine, one
-from experiments.bills.reading import Document, Fields
+from experiments.bills.reading import MOST_CALL_USD, Document, Fields
 from experiments.errors import BillError
 
 NAME = "simulator"
 PROVIDER = "simulated"
 
 MOST_TOKENS = 10**9
-MOST_USD = 10**6
 REFUSED = 400
 
 
@@ -47,7 +46,7 @@ def _call(line: Fields) -> CallLine:
         models=() if model is None else (model,),
         at=line.moment("requested_at"),
         units={one(name): tokens.of(name) for name in CLASSES if tokens.of(name)},
-        usd=line.needed_amount("usd", most=MOST_USD),
+        usd=line.needed_amount("usd", most=MOST_CALL_USD),
         where=line.where,
         told=line.raw(),
         tokens=tokens,

@@ -20,7 +20,7 @@ class Settlement:
 
     `tokens` None: it tells dollars only. `usd_counts` False: it is made at other prices than the experiment's, so that
     its tokens are priced instead. `arrived` False: the bill is whole and does not have the call, or has it as refused.
-    `told` is the line of the bill as it came.
+    `usd` has at most the 12 decimals of the column. `told` is the line of the bill as it came.
     """
 
     call: str
@@ -92,7 +92,7 @@ def settlement_rows(settlements: Iterable[Settlement], settled_at: str) -> list[
         {
             "call": each.call,
             "source": each.source,
-            "bill": each.bill,
+            "bill": _text(each.bill),
             "arrived": each.arrived,
             "tokens": None if each.tokens is None else asdict(each.tokens),
             "usd": format(each.usd, "f"),
@@ -109,12 +109,17 @@ def _plain(told: Mapping[str, object], depth: int = 2) -> dict[str, object]:
     plain: dict[str, object] = {}
     for name, value in list(told.items())[:MOST_FIELDS]:
         if isinstance(value, Mapping) and depth > 1:
-            plain[name[:MOST_TEXT]] = _plain(value, depth - 1)
+            plain[_text(name)] = _plain(value, depth - 1)
         elif value is None or isinstance(value, bool) or (isinstance(value, int) and abs(value) < 2**53):
-            plain[name[:MOST_TEXT]] = value
+            plain[_text(name)] = value
         else:
-            plain[name[:MOST_TEXT]] = str(value)[:MOST_TEXT] if isinstance(value, str | Decimal) else "..."
+            plain[_text(name)] = _text(str(value)) if isinstance(value, str | Decimal) else "..."
     return plain
+
+
+def _text(value: str) -> str:
+    """Without what no column can hold."""
+    return value[:MOST_TEXT].encode(errors="replace").decode().replace("\0", "?")
 
 
 MOST_FIELDS = 100
