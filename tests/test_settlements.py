@@ -14,6 +14,7 @@ from experiments.bill import bill_folder
 from experiments.cli import main
 from experiments.errors import BillError, SettlementRefused, StoreLocked, UnknownExperiment
 from experiments.reconciling import Reconciled, reconcile_bills
+from experiments.repricing.repricing import reprice
 from experiments.run_lock import run_lock
 from experiments.runner import run_experiment
 from experiments.store.journal import Journal, journal_folder
@@ -120,6 +121,19 @@ def test_a_settled_call_and_all_later_ones_are_booked_as_if_its_usage_had_come(t
     again = settled(path, *(bill_line(turn, TOKENS[turn]) for turn in range(3)))
     assert (again.settled, again.standing) == ((), 1)
     assert computed(path) == computed(known), "settling twice changes nothing"
+
+
+@pytest.mark.parametrize("causes", [True, False])
+def test_a_settled_call_is_repriced_from_what_settled_it(causes: bool, tmp_path: Path) -> None:
+    path = stored(tmp_path, [USAGES[0], None, USAGES[2]])
+    settled(path, *(bill_line(turn, TOKENS[turn]) for turn in range(3)))
+    with Reader(path) as reader:
+        found = reprice(reader, "demo", None, arms=(), classes=not causes, causes=causes)
+        (measured,) = reader.query("SELECT sum(cost_low_usd), sum(cost_high_usd), sum(list_usd) FROM calls").rows
+    (cost,) = found.repriced.cost.values()
+    assert (cost.low, cost.high) == measured[:2]
+    assert cost.low == cost.high
+    assert sum(each.low for each in found.repriced.listed.values()) == measured[2]
 
 
 def test_what_settles_is_a_fact_that_views_and_timelines_label(tmp_path: Path) -> None:

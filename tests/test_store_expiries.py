@@ -40,14 +40,14 @@ def both(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
 
 
 def old_schema(path: Path) -> None:
-    """Makes the file one of the schema before."""
+    """Makes the file one of the schema before there were expiries."""
     import duckdb
 
     with duckdb.connect(str(path)) as connection:
         for view in ("expiry_costs", "expiry_shares"):
             connection.execute(f"DROP VIEW {view}")
-        connection.execute("DROP TABLE expiries; DROP TABLE expiry_holds")
-        connection.execute("DELETE FROM migrations WHERE number = 2 OR number = ?", [migrations.VIEWS])
+        connection.execute("DROP TABLE expiries; DROP TABLE expiry_holds; DROP TABLE settlements")
+        connection.execute("DELETE FROM migrations WHERE number >= 2 OR number = ?", [migrations.VIEWS])
 
 
 @needs_isolation

@@ -21,6 +21,7 @@ from experiments.errors import JournalDamaged
 from experiments.repricing.quick import Attempt
 from experiments.store.ledger import TOKEN_COLUMNS, Facts, call_facts
 from experiments.store.rows import Row
+from experiments.store.settlements import SETTLED, SETTLEMENT
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -29,6 +30,8 @@ _STORED = (
     "key", "trial_id", "attempt", "role", "lane", "version", "blocks", "model", "flavour", "lifetime", "requested_at",
     "first_token_at", "outcome", "prompt_bytes", "max_output_tokens", "usage", "prompt_tokens", *TOKEN_COLUMNS,
 )  # fmt: skip
+
+_CALLS = f"SELECT {', '.join(_STORED)}, {SETTLEMENT} FROM calls {SETTLED}"  # noqa: S608
 
 _OF_ATTEMPTS = "(trial_id, attempt) IN (SELECT unnest($trials), unnest($attempts)) AND outcome IS NOT NULL"
 
@@ -44,7 +47,7 @@ class Single:
     def price(self, keys: Sequence[str]) -> tuple[list[tuple[Row, ExplainedCall]], set[Attempt]]:
         """The calls as they cost now, and the attempts of those whose stored tokens do not hold: they come out of
         `explain_anew`. Raises PriceMissing, JournalDamaged."""
-        rows = self._rows(f"SELECT {', '.join(_STORED)} FROM calls WHERE key IN (SELECT unnest($keys))", {"keys": keys})  # noqa: S608
+        rows = self._rows(f"{_CALLS} WHERE key IN (SELECT unnest($keys))", {"keys": keys})
         priced: list[tuple[Row, ExplainedCall]] = []
         broken: set[Attempt] = set()
         stretches = self._stretches(keys) if self._causes else {}
@@ -67,7 +70,7 @@ class Single:
         if not chosen:
             return []
         parameters = {"trials": [trial for trial, _ in chosen], "attempts": [number for _, number in chosen]}
-        calls = _grouped(self._rows(f"SELECT {', '.join(_STORED)} FROM calls WHERE {_OF_ATTEMPTS}", parameters))  # noqa: S608
+        calls = _grouped(self._rows(f"{_CALLS} WHERE {_OF_ATTEMPTS}", parameters))
         blocks = _grouped(
             self._rows(
                 "SELECT trial_id, attempt, lane, version, idx, hash, size FROM messages "
