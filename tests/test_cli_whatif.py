@@ -7,8 +7,10 @@ import pytest
 
 from experiments.cli import main
 from experiments.store.journal import journal_folder
+from experiments.store.reader import query
 from experiments.store.store import Store
-from tests.store_trials import MODELS, small_plan, written
+from tests import store_trials
+from tests.store_trials import EPOCH, MODELS, small_plan, usage_of_turn, written
 
 PLAN = small_plan(repeats=1, tasks=("alpha",))
 SOLO, CHAIN = (trial.id for arm in ("solo", "chain") for trial in PLAN.trials if trial.arm == arm)
@@ -144,3 +146,32 @@ def test_break_even_prints_the_closed_forms_of_each_model(capsys: pytest.Capture
 
 def test_break_even_of_an_unknown_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no-such-model" in refused(capsys, "breakeven", "no-such-model")
+
+
+def test_other_prices_keep_a_calls_tier_and_price_what_is_beside_its_tokens(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batched(turn: int, *, expired: bool = False) -> dict[str, object]:
+        beside = {"service_tier": "batch", "server_tool_use": {"web_search_requests": 2}}
+        return {**usage_of_turn(turn, expired=expired), **beside}
+
+    monkeypatch.setattr(store_trials, "usage_of_turn", batched)
+    store = Store(tmp_path / "test.duckdb")
+    store.register(PLAN, MODELS)
+    asyncio.run(written(journal_folder(store.path) / "run.jsonl", [(SOLO, 1, "submitted")]))
+    store.recover()
+    ((measured, searches),) = query(
+        store.path,
+        "SELECT sum(cost_usd), (SELECT sum(usd_low) FROM charges WHERE token_class = 'web_search') FROM calls",
+    ).rows
+    assert measured > searches > 0
+    asked = ("whatif", "demo", "--arms", "solo", "--db", str(store.path), "--at", EPOCH.isoformat())
+    assert row(said(capsys, *asked), "all")[:3] == [f"{measured:.4f}", f"{measured:.4f}", "-"]
+    double = tmp_path / "double.toml"
+    double.write_text(
+        '[[price]]\nmodel = "claude-opus-5-5"\nsource = "ours"\n'
+        "usd_per_mtok = { input = 8, cache_read = 0.4, cache_write_5m = 10, output = 40 }\n"
+        "web_search_per_1k = 10\n"
+    )
+    told = row(said(capsys, *asked, "--prices", str(double)), "all")
+    assert float(told[1]) == pytest.approx(float(2 * (measured - searches) + searches), abs=1e-4)

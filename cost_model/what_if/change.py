@@ -10,6 +10,7 @@ from cost_model.errors import ChangeImpossible
 from cost_model.policies import POLICIES
 from cost_model.policy import CachePolicy
 from cost_model.price_card import PriceCard
+from cost_model.usage.lines import Line
 from cost_model.what_if.keep_alive import KeepAlive, with_pings
 from cost_model.what_if.rounds import fewer_rounds
 from cost_model.what_if.speed import at_other_speeds
@@ -46,11 +47,13 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`fewer_rounds`: so many of the last hand-overs did not happen. `card`: other prices for a call, None its own."""
+    """`fewer_rounds`: so many of the last hand-overs did not happen. `card`: other prices for a call, None its own;
+    `beside`: what is billed beside its tokens, at these."""
 
     roles: Mapping[str, RoleChange] = field(default_factory=dict)
     fewer_rounds: int = 0
     card: Callable[[CallFact], PriceCard] | None = None
+    beside: Callable[[CallFact], Sequence[Line]] | None = None
 
     @property
     def truncating(self) -> Mapping[str, Truncation]:
@@ -89,6 +92,8 @@ def _on_terms(call: StoredCall, change: Change) -> CallFact:
         )
     if change.card is not None:
         fact = replace(fact, card=change.card(fact))
+    if change.beside is not None:
+        fact = replace(fact, beside=change.beside(fact))
     if role.lifetime is None or role.lifetime == _asked(fact):
         return fact
     if role.lifetime == NO_CACHE:

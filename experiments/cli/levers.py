@@ -1,8 +1,8 @@
 """From the options of `fullchain whatif` to the change that is replayed, and what is said about it."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +13,7 @@ from experiments.errors import QueryError
 if TYPE_CHECKING:
     from cost_model.call_fact import CallFact
     from cost_model.price_card import PriceCard
+    from cost_model.usage.lines import Line
     from cost_model.what_if.change import Change, OtherModel, RoleChange
     from cost_model.what_if.keep_alive import KeepAlive
     from cost_model.what_if.truncation import Truncation
@@ -49,8 +50,11 @@ class Levers:
         return not (self.of_a_role or self.fewer_handovers or self.at or self.prices)
 
 
-def change_of(levers: Levers, facts: "Facts") -> "Change":
-    """Raises QueryError for an option that is not what it must be, RegistryError, PriceFileError."""
+def change_of(levers: Levers, facts: "Facts", repriced: "Mapping[str, CallFact] | None" = None) -> "Change":
+    """`repriced`: the calls at the prices that the levers ask for, by key.
+
+    Raises QueryError for an option that is not what it must be, RegistryError, PriceFileError.
+    """
     from cost_model.what_if.change import Change
 
     if levers.of_a_role and levers.role is None:
@@ -62,7 +66,8 @@ def change_of(levers: Levers, facts: "Facts") -> "Change":
             f"nothing is changed about {levers.role!r}: add --ttl, --keep-alive, --faster, --model or --truncate"
         )
     roles = {} if levers.role is None else {levers.role: _role(levers, facts)}
-    return Change(roles, levers.fewer_handovers, _cards(levers, facts) if levers.at or levers.prices else None)
+    change = Change(roles, levers.fewer_handovers)
+    return change if repriced is None else _at_other_prices(levers, change, repriced)
 
 
 def _role(levers: Levers, facts: "Facts") -> "RoleChange":
@@ -125,20 +130,23 @@ def _model(name: str, levers: Levers, facts: "Facts") -> "OtherModel":
     return OtherModel(name, POLICIES[entry.cache], lambda at: book.card(ref, fixed or at))
 
 
-def _cards(levers: Levers, facts: "Facts") -> "Callable[[CallFact], PriceCard]":
-    from cost_model.prices import PriceBook
+def _at_other_prices(levers: Levers, change: "Change", repriced: "Mapping[str, CallFact]") -> "Change":
+    """`change`, and every call at the prices of `repriced`: its tier, region and whatever is beside it included.
 
-    book = PriceBook(levers.prices)
-    fixed = moment(levers.at) if levers.at else facts.prices_at
+    A role on another model has that one's prices already, of the same book and moment.
+    """
 
     def card(call: "CallFact") -> "PriceCard":
-        known = facts.models.get(call.model)
-        # A role on another model has that one's card already, of the same book and moment.
-        if known is None or known.price is None or call.model == levers.model:
-            return call.card
-        return book.card(known.price, fixed or call.requested_at)
+        return call.card if _exchanged(call, repriced, levers) else repriced[call.key].card
 
-    return card
+    def beside(call: "CallFact") -> "Sequence[Line]":
+        return repriced[call.key].beside
+
+    return replace(change, card=card, beside=beside)
+
+
+def _exchanged(call: "CallFact", repriced: "Mapping[str, CallFact]", levers: Levers) -> bool:
+    return levers.model is not None and call.model != repriced[call.key].model
 
 
 def moment(text: str) -> datetime:

@@ -10,10 +10,12 @@ from experiments.cli.options import DEFAULT_DATABASE, Database
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from cost_model.call_fact import CallFact
     from cost_model.what_if.change import Change, RoleChange
     from cost_model.what_if.replay import Dollars, Replay
     from experiments.cli.levers import Levers
     from experiments.store.ledger import Facts
+    from experiments.store.reader import Reader
     from experiments.store.replay_calls import StoredArm
 
 
@@ -78,13 +80,35 @@ def whatif(
         facts = stored_facts(reader, experiment, PriceBook())
         chosen = [name.strip() for name in arms.split(",")] if arms else []
         found = list(stored_arms(reader, experiment, chosen, facts))
+        repriced = _repriced(reader, experiment, found, levers, facts) if levers.at or levers.prices else None
         warn(reader.warnings)
     if best:
         from experiments.cli.whatif_best import print_best
 
         print_best(experiment, found)
     else:
-        _print_change(experiment, found, levers, facts)
+        _print_change(experiment, found, levers, facts, repriced)
+
+
+def _repriced(
+    reader: "Reader", experiment: str, arms: "list[StoredArm]", levers: "Levers", facts: "Facts"
+) -> "dict[str, CallFact]":
+    """The calls as they would be booked at other prices, by key."""
+    from cost_model.errors import PriceMissing
+    from experiments.cli.levers import moment
+    from experiments.repricing.prices import NewPrices
+    from experiments.store.replay_calls import stored_arms
+
+    new = NewPrices(levers.prices, moment(levers.at) if levers.at else None).facts(facts)
+    again = stored_arms(reader, experiment, [arm.name for arm in arms], new)
+    found = {call.fact.key: call.fact for arm in again for scope in arm.scopes for call in scope}
+    for call in (call for arm in arms for scope in arm.scopes for call in scope):
+        if call.fact.tokens is not None and found[call.fact.key].tokens is None:
+            raise PriceMissing(
+                f"these prices do not cover the call {call.fact.key} of {call.fact.model} (its service tier, region or "
+                "what it used beside tokens); add them to the price file"
+            )
+    return found
 
 
 def stamp(experiment: str, arms: "list[StoredArm]") -> str:
@@ -100,13 +124,19 @@ def stamp(experiment: str, arms: "list[StoredArm]") -> str:
     return f"experiment {one_line(experiment)}  [{how}; predicted: replayed from stored calls, nothing was run]"
 
 
-def _print_change(experiment: str, arms: "list[StoredArm]", levers: "Levers", facts: "Facts") -> None:
+def _print_change(
+    experiment: str,
+    arms: "list[StoredArm]",
+    levers: "Levers",
+    facts: "Facts",
+    repriced: "dict[str, CallFact] | None",
+) -> None:
     from cost_model.errors import ChangeImpossible
     from experiments.cli.levers import caveats, change_of, described
     from experiments.cli.terminal import one_line, say
     from experiments.errors import QueryError
 
-    change = change_of(levers, facts)
+    change = change_of(levers, facts, repriced)
     replayed, left_out = [], []
     for arm in arms:
         if levers.role is not None and levers.role not in arm.roles:
