@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from agents.actions import told
+from agents.bench import RoleBench
+from agents.caller import Caller
 from agents.clients import ClientOptions, connect
 from agents.errors import RegistryError
 from agents.handover import RoleDesign
@@ -92,10 +94,11 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
     lane = open_lane(0)
     rendered = prompt if entry.actions == "tools" else f"{prompt}\n\n{told(entry.actions, tools)}"
     seat.record.role(design.name, lane.name, entry.name, rendered, client.tool_schemas(tools))
-    role = Role(design.name, entry, lifetime, max_output_tokens, client, open_lane, lane, tools, design.handovers, seat)
+    caller = Caller(design.name, entry, lifetime, max_output_tokens, client, seat)
+    role = Role(design.name, caller, RoleBench(seat), open_lane, lane, tools, design.handovers, seat)
     role.begin_lane(lane)
     if model.keep_alive is not None:
-        role.keep_alive(model.keep_alive)
+        caller.keep_alive(model.keep_alive)
     return role
 
 

@@ -1,9 +1,12 @@
 """What a trial gives its roles."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.clock import Clock
+from agents.errors import VisitEnded
 from agents.keep_alive import Background
 from agents.limits import Limits
 from agents.record import Record
@@ -30,3 +33,18 @@ class Seat:
     limits: Limits
     http: "httpx2.AsyncClient"
     background: Background | None = None
+
+    @asynccontextmanager
+    async def span(self, kind: str, lane: str, name: str) -> AsyncIterator[None]:
+        """Records how long what is done inside took."""
+        started = self.clock.now()
+        try:
+            yield
+        finally:
+            self.record.span(kind, lane, name, started, self.clock.now())
+
+    def check_deadline(self) -> None:
+        """Raises VisitEnded when the trial's time is up."""
+        deadline = self.limits.deadline
+        if deadline is not None and self.clock.past(deadline):
+            raise VisitEnded("agent_timeout")

@@ -160,11 +160,11 @@ def prefill(role: Role, messages: int) -> None:
     """A history of bash calls and results of about 1 KB each."""
     from agents.clients import ToolResult
 
-    anthropic = role.client.flavour == "anthropic_messages"
+    anthropic = role.caller.client.flavour == "anthropic_messages"
     for n in range(messages // 2):
         arguments = {"command": "x" * 200 + str(n)}
         if n == 0:
-            role.lane.append(role.client.user("u" * 1000))
+            role.lane.append(role.caller.client.user("u" * 1000))
         if anthropic:
             content = [{"type": "tool_use", "id": f"t{n}", "name": "bash", "input": arguments}]
             role.lane.append({"role": "assistant", "content": content})
@@ -172,7 +172,7 @@ def prefill(role: Role, messages: int) -> None:
             function = {"name": "bash", "arguments": orjson.dumps(arguments).decode()}
             calls = [{"id": f"t{n}", "type": "function", "function": function}]
             role.lane.append({"role": "assistant", "content": None, "tool_calls": calls})
-        for message in role.client.results([ToolResult(f"t{n}", "o" * 1000)]):
+        for message in role.caller.client.results([ToolResult(f"t{n}", "o" * 1000)]):
             role.lane.append(message)
 
 
