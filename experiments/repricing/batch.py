@@ -23,16 +23,24 @@ SELECT {", ".join(QUICK_COLUMNS)} FROM calls WHERE trial_id IN (SELECT unnest($t
 """  # noqa: S608
 
 _UNITS = """
-SELECT slots.slot, charges.token_class, charges.cause, sum(charges.units)::BIGINT
-FROM of_batch AS charges JOIN (SELECT unnest($keys) AS call, unnest($slots) AS slot) AS slots USING (call)
-GROUP BY ALL
+WITH apart AS (SELECT unnest($keys::VARCHAR[]) AS call, unnest($slots::INTEGER[]) AS slot),
+usual AS (SELECT unnest($usual_trials::VARCHAR[]) AS trial_id, unnest($usual_roles::VARCHAR[]) AS role,
+    unnest($usual_models::VARCHAR[]) AS model, unnest($usual_slots::INTEGER[]) AS slot)
+SELECT slot, token_class, cause, sum(units)::BIGINT FROM of_batch JOIN apart USING (call) WHERE slot >= 0 GROUP BY ALL
+UNION ALL
+SELECT slot, token_class, cause, units FROM (
+    SELECT trial_id, role, model, token_class, cause, sum(units)::BIGINT AS units
+    FROM of_batch ANTI JOIN apart USING (call) GROUP BY ALL
+) JOIN usual USING (trial_id, role, model)
 """
+"""Nearly all calls of a trial's role and model lie in one slot, its usual one: only the others are named."""
 
 _CHARGES = """
 CREATE OR REPLACE TEMP TABLE of_batch AS
-SELECT charges.call, charges.line, charges.token_class, charges.cause, charges.units
-FROM charges
-SEMI JOIN (SELECT key FROM calls WHERE trial_id IN (SELECT unnest($trials))) AS mine ON mine.key = charges.call
+SELECT charges.call, charges.line, charges.token_class, charges.cause, charges.units, mine.trial_id, mine.role,
+    mine.model
+FROM charges JOIN calls AS mine ON mine.key = charges.call
+WHERE mine.trial_id IN (SELECT unnest($trials))
 """
 """The charges of a batch: looked for once among all that there are."""
 
@@ -60,13 +68,15 @@ class Batches:
         del rows
         priced, broken = self._single.price([left.key for left in found.left]) if found.left else ([], set())
         anew = self._single.explain_anew(broken)
+        others = [left.key for left in found.left]
         if broken:
+            others += [taken.key for taken in found.taken if taken.attempt in broken]
             found = Sorted(
                 [taken for taken in found.taken if taken.attempt not in broken],
                 [refused for refused in found.refused if refused.attempt not in broken],
             )
             priced = [(row, each) for row, each in priced if (row["trial_id"], row["attempt"]) not in broken]
-        self._add_taken(found.taken, trials, sums)
+        self._add_taken(found.taken, others, trials, sums)
         for (trial, _), role, model in found.refused:
             place = Place(*trials[trial], role, model)
             sums.cost_of(place)
@@ -77,7 +87,8 @@ class Batches:
             sums.counts_of(place).anew += 1
         return sums
 
-    def _add_taken(self, taken: Sequence[Taken], trials: Trials, sums: Sums) -> None:
+    def _add_taken(self, taken: Sequence[Taken], others: Sequence[str], trials: Trials, sums: Sums) -> None:
+        """`others` are the keys of the batch's other calls."""
         found: dict[Slot, list[Counts]] = {}
         for _, _, slot, counts, bill in taken:
             found.setdefault(slot, []).append(counts)
@@ -96,18 +107,39 @@ class Batches:
                 for token_class, count in by_class(units).items():
                     _add_units(sums, Part(place, token_class, ""), slot.cell, count)
         if self._causes and taken:
-            self._add_causes(taken, totals, trials, sums)
+            self._add_causes(taken, others, totals, {slot: len(found[slot]) for slot in totals}, trials, sums)
 
     def _add_causes(
-        self, taken: Sequence[Taken], totals: Mapping[Slot, Sequence[int]], trials: Trials, sums: Sums
+        self,
+        taken: Sequence[Taken],
+        others: Sequence[str],
+        totals: Mapping[Slot, Sequence[int]],
+        sizes: Mapping[Slot, int],
+        trials: Trials,
+        sums: Sums,
     ) -> None:
-        """List prices by cause: the stored charges say how many tokens of a class had which cause.
+        """List prices by cause: the stored charges say how many tokens of a class had which cause. `sizes`: the calls
+        of each slot.
 
         Raises JournalDamaged where they do not add up to what the raw usage tells.
         """
         slots = {slot: number for number, slot in enumerate(totals)}
+        usual: dict[tuple[str, str, str], Slot] = {}
+        for slot in sorted(sizes, key=sizes.__getitem__):
+            usual[slot.trial, slot.role, slot.cell.model] = slot
+        of_usual = set(usual.values())
+        apart = [(each.key, slots[each.slot]) for each in taken if each.slot not in of_usual]
+        apart += [(key, -1) for key in others]
         lines = self._connection.execute(
-            _UNITS, {"keys": [each.key for each in taken], "slots": [slots[each.slot] for each in taken]}
+            _UNITS,
+            {
+                "keys": [key for key, _ in apart],
+                "slots": [slot for _, slot in apart],
+                "usual_trials": [trial for trial, _, _ in usual],
+                "usual_roles": [role for _, role, _ in usual],
+                "usual_models": [model for _, _, model in usual],
+                "usual_slots": [slots[slot] for slot in usual.values()],
+            },
         ).fetchall()
         by_number = list(totals)
         charged: dict[Slot, dict[str, int]] = {}

@@ -50,6 +50,11 @@ class Window:
     end: int | None
     _cards: dict[tuple[tuple[str, str], ...], PriceCard] = field(default_factory=dict)
     _cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
+    only: Cell | None = field(init=False)
+    """The one cell of calls without modifiers, where prices are the same for all lengths of prompt."""
+
+    def __post_init__(self) -> None:
+        self.only = None if self.card.tiers else self.cell(self.card, 0)
 
     def covers(self, at: int) -> bool:
         return (self.start is None or self.start <= at) and (self.end is None or at < self.end)
@@ -89,9 +94,12 @@ class Cells:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._windows: dict[str, list[Window]] = {}
+        self._forever: dict[str, Window] = {}
 
     def window(self, model: str, at: int) -> Window:
         """`at`: microseconds since 1970. Raises PriceMissing, JournalDamaged for a model of no experiment."""
+        if forever := self._forever.get(model):
+            return forever
         windows = self._windows.setdefault(model, [])
         for place, window in enumerate(windows):
             if window.covers(at):
@@ -103,6 +111,8 @@ class Cells:
         bounds = (None, None) if self._facts.prices_at is not None else (card.valid_from, card.valid_until)
         window = Window(model, card, _microseconds(bounds[0]), _microseconds(bounds[1]))
         windows.insert(0, window)
+        if window.start is None and window.end is None:
+            self._forever[model] = window
         return window
 
 

@@ -121,7 +121,8 @@ class Quick:
             counts = _counts(settle_writes(Tokens(*counts), policy=policy, lifetime=lifetime, card=card))
         if counts != tuple(row[_TOKENS:]):
             return None
-        cell = window.cell(card, sum(counts[:_OUTPUT]))
+        only = window.only if card is window.card else None
+        cell = window.cell(card, sum(counts[:_OUTPUT])) if only is None else only
         if cell.lacking and not cell.covers(counts):
             return None
         bill = None
