@@ -75,10 +75,12 @@ class PriceBook:
 
 
 def _with_modifiers(card: PriceCard, entries: Sequence[ModifierEntry]) -> PriceCard:
-    """Those without a condition are worked into the card (of several factors the last holds), the others wait in it."""
+    """Those without a condition are worked into the card (of several factors the last holds), its prices then rounded
+    to what a ledger stores; the others wait in it."""
     found = [entry.modifier() for entry in entries]
     always = [modifier for modifier in found if modifier.name == ALWAYS]
     factors = [modifier for modifier in always if modifier.times is not None]
     settled = [replace(modifier, times=None) for modifier in always]
     settled += [replace(modifier, usd_per_mtok={}) for modifier in factors[-1:]]
-    return replace(card.modified(settled), modifiers=tuple(m for m in found if m.name != ALWAYS))
+    changed = card.modified(settled).to_the_smallest_unit() if settled else card
+    return replace(changed, modifiers=tuple(m for m in found if m.name != ALWAYS))

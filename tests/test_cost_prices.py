@@ -335,3 +335,12 @@ def test_prices_show_has_zero_for_what_is_self_hosted_and_no_word_for_what_is_no
     code, out, err = shown(capsys, "azure:mai-ds-r1:free")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "no price by the token" in err
+
+
+def test_a_discount_of_many_decimals_gives_the_prices_that_a_ledger_stores(tmp_path: Path) -> None:
+    file = tmp_path / "discount.toml"
+    file.write_text('[[modifier]]\nmodels = ["deepseek-v4-flash"]\nsource = "contract"\ntimes = 0.876543\n')
+    card, whole = PriceBook([file]).card("deepseek-v4-flash", DAY), BOOK.card("deepseek-v4-flash", DAY)
+    factor = Decimal("0.876543")
+    assert card.usd_per_mtok == {name: round(usd * factor, PRICE_DECIMALS) for name, usd in whole.usd_per_mtok.items()}
+    assert card.usd_per_mtok != {name: usd * factor for name, usd in whole.usd_per_mtok.items()}
