@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from agents.crew import RoleModel, load_prompt
+from agents.crew import RoleModel
 from experiments.plan import Parts
 from experiments.spec import Spec
 
@@ -31,9 +31,9 @@ def arm_parts(
     """All that decides what happens in the arm's trials, the task aside, as it is hashed and stored."""
     parts: dict[str, object] = {
         "topology": topology.name,
-        "topology_code": _source_digest(topology),
+        "topology_code": _source_digest(topology) if topology.home is None else dict(topology.home.code),
         "roles": {role: _role_parts(model) for role, model in roles.items()},
-        "prompts": {role.prompt: _digest(load_prompt(role.prompt).encode()) for role in topology.roles},
+        "prompts": {role.prompt: _digest(topology.prompt(role.prompt).encode()) for role in topology.roles},
         "parameters": parameters.model_dump(mode="json"),
         "limits": spec.limits.model_dump(mode="json"),
         "pass_threshold": str(spec.pass_threshold.normalize()),

@@ -141,8 +141,8 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
     import topologies
 
     at = ("arms", index)
-    with file.blaming((*at, "topology"), topologies.UnknownTopology):
-        topology = topologies.find(arm.topology)
+    with file.blaming((*at, "topology"), topologies.TopologyError):
+        topology = topologies.find(arm.topology, file.folder)
     needed = [role.name for role in topology.roles]
     for role in needed:
         if role not in arm.roles:

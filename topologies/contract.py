@@ -5,11 +5,11 @@ the ledger sees every call below the SDK. So a run needs no checkpointer, and it
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agents.handover import Handover, RoleDesign
-from topologies.errors import ParametersInvalid
+from topologies.errors import ParametersInvalid, UnknownRole
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -45,14 +45,35 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Home:
+    """Where a topology of somebody's own comes from; found out when it is loaded, never written by its author.
+
+    `code` is what decides, on the side of its code, what happens in a trial: digests by what they are of. `prompts` are
+    the texts of its roles' prompts by the names that the designs give them.
+    """
+
+    place: str
+    code: Mapping[str, str]
+    prompts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
-    """`build` returns the uncompiled graph, whose state has the key `message`; `parameters` validates a spec's."""
+    """`build` returns the uncompiled graph, whose state has the key `message`; `parameters` validates a spec's. `home`
+    is None for those of this folder."""
 
     name: str
     summary: str
     roles: tuple[RoleDesign, ...]
     parameters: "type[BaseModel]"
     build: "Callable[[], StateGraph[Any, Stage, Any, Any]]"
+    home: Home | None = None
+
+    def prompt(self, name: str) -> str:
+        """The text of a prompt that one of its roles names. Raises FileNotFoundError when there is none."""
+        from agents.crew import load_prompt
+
+        return load_prompt(name) if self.home is None else self.home.prompts[name]
 
     def checked(self, parameters: Mapping[str, object]) -> "BaseModel":
         """Raises ParametersInvalid with one line naming the parameter and what was expected."""
@@ -68,17 +89,35 @@ class Topology:
                 f"topology '{self.name}': parameters.{where}: {first['msg']} (got {repr(first['input'])[:60]}; "
                 f"this topology's parameters: {known})"
             ) from None
+        except Exception as error:
+            # A check that the topology's author wrote.
+            told = " ".join(str(error).split())
+            raise ParametersInvalid(
+                f"topology '{self.name}': its parameters cannot be checked ({type(error).__name__}: {told})"
+            ) from None
+
+
+class _Roles(dict[str, Role]):
+    """Answers for a role that is not there with those that are."""
+
+    def __init__(self, topology: str, roles: Mapping[str, Role]) -> None:
+        super().__init__(roles)
+        self.topology = topology
+
+    def __missing__(self, name: object) -> Role:
+        raise UnknownRole(f"topology '{self.topology}' has no role {name!r}; its roles: {', '.join(self)}")
 
 
 async def play(topology: Topology, stage: Stage) -> str:
     """Runs the graph to its end and returns the last hand-over's text.
 
-    Raises whatever a visit raises. LangSmith stays off whatever the user's environment says: a run's messages
-    are nobody else's business.
+    Raises whatever a visit raises, and UnknownRole. LangSmith stays off whatever the user's environment says: a run's
+    messages are nobody else's business.
     """
     from langsmith import tracing_context
 
     graph = topology.build().compile(name=topology.name)
+    stage = replace(stage, roles=_Roles(topology.name, stage.roles))
     with tracing_context(enabled=False):
         end = await graph.ainvoke({"message": stage.instruction}, context=stage, config={"recursion_limit": SUPERSTEPS})
     return str(end["message"])

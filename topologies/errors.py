@@ -2,7 +2,10 @@
 
 TopologyError
 ├── UnknownTopology    no topology of that name; the message lists those there are
-└── ParametersInvalid  a parameter is unknown or out of range; names topology, parameter and what was expected
+├── TopologyInvalid    a file or an installed package offers no sound topology; names it, the line and what is wrong
+├── ParametersInvalid  a parameter is unknown or out of range; names topology, parameter and what was expected
+├── UnknownRole        a node visits a role that its topology has not
+└── DrawingFailed      Graphviz is missing or failed
 """
 
 
@@ -14,5 +17,17 @@ class UnknownTopology(TopologyError):
     """No topology of that name."""
 
 
+class TopologyInvalid(TopologyError):
+    """A topology of somebody's own cannot be used as it is."""
+
+
 class ParametersInvalid(TopologyError):
     """A topology's parameters are wrong."""
+
+
+class UnknownRole(TopologyError):
+    """A node visits a role that its topology has not."""
+
+
+class DrawingFailed(TopologyError):
+    """No picture can be made."""
