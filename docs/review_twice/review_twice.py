@@ -2,6 +2,8 @@
 
     START ──▶ write ──▶ first ──▶ mend ──▶ second ──▶ END
                           └─────▶ END
+
+What the second reading finds is told to nobody: the verifier decides.
 """
 
 from typing import Literal, TypedDict
@@ -33,7 +35,7 @@ async def write(state: State, runtime: Runtime[Stage]) -> Command[Literal["first
 
 
 async def first(state: State, runtime: Runtime[Stage]) -> Command[Literal["mend", "__end__"]]:
-    verdict = await runtime.context.roles["reviewer"].visit(state["message"])
+    verdict = await runtime.context.roles["critic"].visit(state["message"])
     goto: Literal["mend", "__end__"] = "__end__" if verdict.to_role is None else "mend"
     return Command(goto=goto, update={"message": verdict.payload})
 
@@ -44,9 +46,9 @@ async def mend(state: State, runtime: Runtime[Stage]) -> Command[Literal["second
 
 
 async def second(state: State, runtime: Runtime[Stage]) -> Command[Literal["__end__"]]:
-    reviewer, fresh = runtime.context.roles["reviewer"], runtime.context.parameters.fresh
+    critic, fresh = runtime.context.roles["critic"], runtime.context.parameters.fresh
     message = f"{runtime.context.instruction}\n\nA report:\n\n{state['message']}" if fresh else state["message"]
-    verdict = await reviewer.visit(message, anew=fresh)
+    verdict = await critic.visit(message, anew=fresh)
     return Command(goto="__end__", update={"message": verdict.payload})
 
 
@@ -58,7 +60,7 @@ def graph() -> StateGraph[State, Stage, State, State]:
     return topology
 
 
-SUBMIT = HandoverTool("submit", "reviewer", "Hand your work to the reviewer.", "report", "What you did and checked.")
+SUBMIT = HandoverTool("submit", "critic", "Hand your work to the critic.", "report", "What you did and checked.")
 REJECT = HandoverTool("reject", "writer", "Send the work back to be mended.", "findings", "What is wrong, and where.")
 APPROVE = HandoverTool("approve", None, "Accept the work. It ends the task.", "summary", "What you checked.")
 
@@ -67,7 +69,7 @@ TOPOLOGY = Topology(
     summary="a cheap model writes, an expensive one reviews at most twice",
     roles=(
         RoleDesign("writer", "writer.md", (SUBMIT,)),
-        RoleDesign("reviewer", "reviewer.md", (APPROVE, REJECT)),
+        RoleDesign("critic", "critic.md", (APPROVE, REJECT)),
     ),
     parameters=Parameters,
     build=graph,
