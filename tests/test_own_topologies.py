@@ -162,7 +162,8 @@ BROKEN = [
     ("fresh: bool = True", "fresh: bool", "the parameter 'fresh' has no default"),
     ('extra="forbid", ', "", "Parameters overlooks misspelt parameters; add model_config"),
     ("parameters=Parameters", "parameters=Parameters()", "parameters must be a class that inherits from pydantic"),
-    ("fresh: bool = True", "fresh: object = object()", "PydanticSerializationError"),
+    ("fresh: bool = True", "fresh: object = object()", "Parameters must hold what a spec can say"),
+    ("    fresh: bool = True", "    fresh: type = bool\n    other: bool = True", "must hold what a spec can say"),
 ]  # fmt: skip
 
 
@@ -229,6 +230,13 @@ def test_a_directory_or_a_pipe_is_no_topology(tmp_path: Path) -> None:
     for name in ("folder.py", "pipe.py"):
         with pytest.raises(topologies.TopologyInvalid, match=f"{name} is no file"):
             topologies.find(name, tmp_path)
+
+
+def test_a_name_of_endless_length_is_cut_in_what_is_said() -> None:
+    for name in ("x" * 5_000, "x" * 5_000 + ".py"):
+        with pytest.raises(topologies.UnknownTopology) as refused:
+            topologies.find(name)
+        assert len(str(refused.value)) < 200
 
 
 def test_a_parameter_check_of_the_users_that_fails_itself_is_one_line(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def describe(topology: Topology) -> Described:
 
 def _parameters(topology: Topology) -> list[Described]:
     whole = topology.parameters.model_json_schema()
-    defaults = topology.parameters().model_dump(mode="json")
+    defaults = topology.parameters().model_dump(mode="json", by_alias=True)
     told = _told(topology)
     return [
         {

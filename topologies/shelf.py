@@ -10,6 +10,9 @@ import topologies
 from topologies.contract import Topology
 from topologies.errors import TopologyInvalid, UnknownTopology
 
+LONGEST = 1_000
+"""Characters of a name or path."""
+
 _FRAME = {
     "contract", "description", "drawing", "errors", "installed", "own", "picture", "shelf", "soundness", "visits",
 }  # fmt: skip
@@ -34,6 +37,8 @@ def find(name: str, folder: Path = Path()) -> Topology:
     """
     from topologies.installed import load_entry, offered, package
 
+    if len(name) > LONGEST:
+        raise UnknownTopology(f"topology '{name[:60]}...' is unknown: {len(name):,} characters are no name and no path")
     if name.endswith(".py"):
         return _of_file(folder / name)
     entries = offered().get(name, [])

@@ -4,6 +4,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
+from pydantic.errors import PydanticUserError
+from pydantic_core import PydanticSerializationError
 
 from agents.handover import HandoverForm, HandoverTool, RoleDesign
 from agents.tools import handover_tool
@@ -91,7 +93,13 @@ def _check_parameters(topology: Topology) -> None:
         raise Unsound(
             f"{form.__name__} overlooks misspelt parameters; add model_config = ConfigDict(extra='forbid', frozen=True)"
         )
-    form().model_dump(mode="json")
+    defaults = form()
+    try:
+        defaults.model_dump(mode="json")
+        form.model_json_schema()
+    except (PydanticUserError, PydanticSerializationError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Unsound(f"{form.__name__} must hold what a spec can say: texts, numbers, lists ({reason})") from None
 
 
 def _check_graph(topology: Topology) -> None:
