@@ -20,6 +20,8 @@ import topologies
 from agents.clock import VirtualClock
 from agents.handover import Handover
 from experiments.cli import main
+from topologies.shelf import built_in
+from topologies.soundness import check
 
 
 class ScriptedRole:
@@ -221,3 +223,8 @@ def test_a_run_is_not_traced_although_the_environment_asks_for_it(listener: tupl
     environment = os.environ | {"LANGSMITH_TRACING": "true", "LANGSMITH_ENDPOINT": url, "LANGSMITH_API_KEY": "k"}
     subprocess.run([sys.executable, "-c", PLAY_AND_FLUSH], env=environment, check=True, timeout=60)
     assert requests == []
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_what_is_asked_of_a_users_topology_holds_of_the_shipped_ones(name: str) -> None:
+    assert check(topologies.find(name)).name == name
