@@ -52,6 +52,10 @@ class RoleBench:
         self._check_loop(command, output.text)
         return output, timeout_s
 
+    def forget(self) -> None:
+        """What was run so far is no beginning of a loop."""
+        self._repeated.clear()
+
     def _check_loop(self, command: str, output: str) -> None:
         if self._repeated and self._repeated[0] != (command, output):
             self._repeated.clear()

@@ -58,10 +58,12 @@ class RoleDesign:
 
     `prompt` names agents/prompts/<prompt>.md, or is the path of a Markdown file beside a topology of one's own. `tools`
     are those that it has besides its hand-overs, by the names of `agents.tools.shelf`; an experiment may name others.
-    The tools never change within a lane: they are the head of the prefix that the cache holds.
+    The tools never change within a lane: they are the head of the prefix that the cache holds. `one_answer`: what it
+    says first is all that it may say; where that hands nothing over, the visit ends without.
     """
 
     name: str
     prompt: str
     handovers: tuple[HandoverTool, ...]
     tools: tuple[str, ...] = field(default=("bash",))
+    one_answer: bool = False

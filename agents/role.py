@@ -49,6 +49,7 @@ class Role:
     tools: Sequence[Tool]
     handovers: Sequence[HandoverTool]
     seat: Seat
+    one_answer: bool = False
     turns: int = 0
     _lanes: int = 1
     _pending: _Pending | None = None
@@ -79,11 +80,13 @@ class Role:
                 self.turns += 1
                 async with seat.span("turn", self.lane.name, str(self.turns)):
                     reply = await self._next_reply()
+                    handover = await self._carry_out(reply) if reply.tool_calls else None
+                    if handover is not None:
+                        return handover
+                    if self.one_answer and reply.ending != "paused":
+                        raise VisitEnded("no_handover")
                     if reply.tool_calls:
                         nudges = 0
-                        handover = await self._carry_out(reply)
-                        if handover is not None:
-                            return handover
                     elif reply.mend:
                         self._append(self.caller.client.user(self._cut(reply) + reply.mend))
                     elif reply.ending == "paused":
@@ -94,6 +97,23 @@ class Role:
                     else:
                         nudges += 1
                         self._append(self.caller.client.user(self._nudge(reply)))
+
+    async def execute(self, commands: Sequence[str], *, stop: bool) -> list[int]:
+        """For a node: runs in the role's shell what it handed over, each recorded and timed as a command of its own.
+
+        The model hears nothing of it. `stop`: none follows one that fails. Returns the exit codes of those that ran.
+        Raises VisitEnded when time is up.
+        """
+        codes: list[int] = []
+        async with self.seat.clock.lane(self.lane.name), self.seat.span("visit", self.lane.name, self.name):
+            for command in commands:
+                # Nobody goes round in circles who does not see what comes of it.
+                self.bench.forget()
+                output, _ = await self.bench.run(command)
+                codes.append(output.exit_code)
+                if stop and (output.exit_code != 0 or output.timed_out):
+                    break
+        return codes
 
     def _hear(self, message: str) -> None:
         if self._pending is None:

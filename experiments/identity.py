@@ -33,7 +33,9 @@ def arm_parts(
         "topology": topology.name,
         "topology_code": _source_digest(topology) if topology.home is None else dict(topology.home.code),
         "roles": {role: _role_parts(model) for role, model in roles.items()},
-        "prompts": {role.prompt: _digest(topology.prompt(role.prompt).encode()) for role in topology.roles},
+        "prompts": {
+            role.prompt: _digest(topology.prompt(role.prompt).encode()) for role in topology.roles_for(parameters)
+        },
         "parameters": parameters.model_dump(mode="json"),
         "limits": spec.limits.model_dump(mode="json"),
         "pass_threshold": str(spec.pass_threshold.normalize()),

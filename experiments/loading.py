@@ -19,6 +19,7 @@ from experiments.budget import amount
 from experiments.casting import role_model
 from experiments.errors import SpecError
 from experiments.experiment import Arm, Experiment, host_refusal
+from experiments.price_ratio import settled
 from experiments.spec import NAME, SANDBOXES, ArmSpec, SpecFile, read_spec
 from experiments.spec_mistakes import near
 from harbor_tasks.errors import TaskInvalid
@@ -108,7 +109,7 @@ def load(
             f"missing, and real models cost money ({', '.join(priced)}); add the dollars that the experiment may "
             "spend over all its runs (budget_usd: 5.00), or run it with --no-budget",
         )
-    return found
+    return settled(file, found)
 
 
 def _budget(usd: str | Decimal, no_budget: bool) -> Decimal:
@@ -143,8 +144,10 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
     at = ("arms", index)
     with file.blaming((*at, "topology"), topologies.TopologyError):
         topology = topologies.find(arm.topology, file.folder)
-    needed = [role.name for role in topology.roles]
-    for role in needed:
+    with file.blaming((*at, "parameters"), topologies.ParametersInvalid):
+        parameters = topology.checked(arm.parameters)
+    designs = {design.name: design for design in topology.roles_for(parameters)}
+    for role in designs:
         if role not in arm.roles:
             raise file.error(
                 (*at, "roles"),
@@ -152,14 +155,20 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
             )
     roles = {}
     for role, wanted in arm.roles.items():
-        if role not in needed:
+        if role not in designs:
+            elsewhere = any(design.name == role for design in topology.roles)
+            under = " under these parameters" if elsewhere else ""
             raise file.error(
                 (*at, "roles", role),
-                f"topology {topology.name!r} has no role {role!r}; its roles: {', '.join(needed)}",
+                f"topology {topology.name!r} has no role {role!r}{under}; its roles: {', '.join(designs)}",
+            )
+        if designs[role].one_answer and wanted.tools:
+            raise file.error(
+                (*at, "roles", role, "tools"),
+                f"the role {role!r} of topology {topology.name!r} answers once and would never read what a tool tells; "
+                "leave it out",
             )
         roles[role] = role_model(file, (*at, "roles", role), wanted, known)
-    with file.blaming((*at, "parameters"), topologies.ParametersInvalid):
-        parameters = topology.checked(arm.parameters)
     return Arm(arm.name, topology, roles, parameters)
 
 

@@ -166,7 +166,10 @@ class _Attempt:
                 http=self.bench.http,
                 background=background,
             )
-            roles = hire(self.arm.topology.roles, self.arm.roles, seat, prompt_of=self.arm.topology.prompt)
+            topology = self.arm.topology
+            roles = hire(
+                topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt
+            )
             stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction, self.clock.expect)
             try:
                 await topologies.play(self.arm.topology, stage)

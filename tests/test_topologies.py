@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, TypedDict
@@ -37,6 +37,9 @@ class ScriptedRole:
         self.heard.append(message)
         self.anew.append(anew)
         return next(self._handovers)
+
+    async def execute(self, commands: Sequence[str], *, stop: bool) -> list[int]:
+        raise AssertionError("these topologies have nothing executed")
 
 
 def delegate(text: str) -> Handover:
@@ -134,6 +137,9 @@ class SlowRole:
             await self.clock.sleep(200)
         return submit(message)
 
+    async def execute(self, commands: Sequence[str], *, stop: bool) -> list[int]:
+        raise AssertionError("these topologies have nothing executed")
+
 
 class Fan(TypedDict):
     message: str
@@ -172,7 +178,7 @@ async def test_two_parallel_visits_of_200_s_take_200_s_of_the_trial() -> None:
 
 
 def test_an_unknown_topology_is_answered_with_those_there_are() -> None:
-    with pytest.raises(topologies.UnknownTopology, match=r"did you mean 'planner_worker'.*planner_worker, solo"):
+    with pytest.raises(topologies.UnknownTopology, match=r"did you mean 'planner_worker'.*planner_worker.*, solo"):
         topologies.find("planner-worker")
 
 

@@ -13,6 +13,7 @@ from topologies.description import describe
 from topologies.errors import (
     DrawingFailed,
     ParametersInvalid,
+    PriceRatioUnknown,
     TopologyError,
     TopologyInvalid,
     UnknownRole,
@@ -23,6 +24,7 @@ from topologies.shelf import find, names
 __all__ = [
     "DrawingFailed",
     "ParametersInvalid",
+    "PriceRatioUnknown",
     "Stage",
     "Topology",
     "TopologyError",

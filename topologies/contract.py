@@ -4,8 +4,9 @@ A node is one visit of a role. The graph's state holds hand-overs, never transcr
 the ledger sees every call below the SDK. So a run needs no checkpointer, and its state is as small at turn 400 as at 1.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agents.handover import Handover, RoleDesign
@@ -29,6 +30,10 @@ class Role(Protocol):
         """Runs the role's turns on its own lane until it hands over; `anew`: on a new one, where only `message` is
         known. Raises agents.errors.VisitEnded when it cannot."""
 
+    async def execute(self, commands: Sequence[str], *, stop: bool) -> list[int]:
+        """Runs in its shell the commands that it handed over, without telling it; `stop` at the first that fails.
+        Returns the exit codes of those that ran. Raises agents.errors.VisitEnded when time is up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -42,6 +47,10 @@ class Stage:
     parameters: Any
     instruction: str
     announce: Callable[[int], None] = lambda branches: None
+
+
+RatioOf = Callable[[str, str], Decimal]
+"""How many output tokens of the second role cost as much as one of the first. Raises PriceRatioUnknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +68,20 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """`build` returns the uncompiled graph, whose state has the key `message`; `parameters` validates a spec's. `home`
-    is None for those of this folder."""
+    """`build` returns the uncompiled graph, whose state has the key `message`; `parameters` validates a spec's.
+
+    `roles` are all that it may have. `cast` says which of them, and in which design, these parameters need (None: all).
+    `settle` fills in what the parameters leave to the roles' prices (None: nothing): what it returns is what is played,
+    and what the trial's identity knows. `home` is None for those of this folder.
+    """
 
     name: str
     summary: str
     roles: tuple[RoleDesign, ...]
     parameters: "type[BaseModel]"
     build: "Callable[[], StateGraph[Any, Stage, Any, Any]]"
+    cast: Callable[[Any], tuple[RoleDesign, ...]] | None = None
+    settle: "Callable[[Any, RatioOf], BaseModel] | None" = None
     home: Home | None = None
 
     def prompt(self, name: str) -> str:
@@ -74,6 +89,10 @@ class Topology:
         from agents.crew import load_prompt
 
         return load_prompt(name) if self.home is None else self.home.prompts[name]
+
+    def roles_for(self, parameters: object) -> tuple[RoleDesign, ...]:
+        """The roles that are played under these checked parameters."""
+        return self.roles if self.cast is None else self.cast(parameters)
 
     def checked(self, parameters: Mapping[str, object]) -> "BaseModel":
         """Raises ParametersInvalid with one line naming the parameter and what was expected."""
@@ -83,10 +102,11 @@ class Topology:
             return self.parameters.model_validate(dict(parameters))
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
+            where = "".join(f".{part}" for part in first["loc"])
+            wrong = first["msg"].removeprefix("Value error, ")
             known = ", ".join(self.parameters.model_fields) or "none"
             raise ParametersInvalid(
-                f"topology '{self.name}': parameters.{where}: {first['msg']} (got {repr(first['input'])[:60]}; "
+                f"topology '{self.name}': parameters{where}: {wrong} (got {repr(first['input'])[:60]}; "
                 f"this topology's parameters: {known})"
             ) from None
         except Exception as error:

@@ -4,6 +4,7 @@ TopologyError
 ├── UnknownTopology    no topology of that name; the message lists those there are
 ├── TopologyInvalid    a file or an installed package offers no sound topology; names it, the line and what is wrong
 ├── ParametersInvalid  a parameter is unknown or out of range; names topology, parameter and what was expected
+├── PriceRatioUnknown  parameters leave something to the roles' prices, and there are none to compare; says why
 ├── UnknownRole        a node visits a role that its topology has not
 └── DrawingFailed      Graphviz is missing or failed
 """
@@ -23,6 +24,10 @@ class TopologyInvalid(TopologyError):
 
 class ParametersInvalid(TopologyError):
     """A topology's parameters are wrong."""
+
+
+class PriceRatioUnknown(TopologyError):
+    """The prices of two roles cannot be compared."""
 
 
 class UnknownRole(TopologyError):

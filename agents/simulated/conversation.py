@@ -101,7 +101,7 @@ class Request:
 
 
 class ToolCall(NamedTuple):
-    """A call of a tool with one text, which goes into `parameter`."""
+    """A call of a tool with one text, which goes into `parameter`; without one the text is all arguments, as JSON."""
 
     tool: str
     parameter: str

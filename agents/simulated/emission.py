@@ -59,7 +59,7 @@ def emit(answer: Answer, fingerprint: str, max_tokens: int, manner: Manner) -> E
     calls: list[Call] = []
     if manner.form == "tools":
         for number, (name, parameter, value) in enumerate(answer.calls):
-            arguments = orjson.dumps({parameter: value})
+            arguments = orjson.dumps({parameter: value}) if parameter else value.encode()
             with_call = tokens + count(name.encode() + arguments)
             if with_call > max_tokens:
                 return Emission(fingerprint, spoken, tuple(calls), tokens, "length", thoughts, thinking)

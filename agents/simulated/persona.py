@@ -82,6 +82,10 @@ class Doing(_Part):
             raise ValueError(f"turns must be at least explore + pieces + 4 = {self.needed}")
         return self
 
+    def without_exploring(self) -> "Doing":
+        """The rest of such a visit, of one who knows the place already."""
+        return self.model_copy(update={"turns": self.turns - self.explore, "explore": 0})
+
     @property
     def needed(self) -> int:
         """Turns that leave room to run the script, look once, clean up and submit."""

@@ -2,14 +2,17 @@
 
 It reads its role and the nonce in the system text, the task in what the user said, and where it stands from its own
 earlier turns: a visit ends with a hand-over call, and the turns since then tell what comes next. Nothing is remembered
-between requests. A planner explores, delegates, checks the report, and approves or sends the worker back; every other
-role explores, writes one of the task's scripts in pieces, runs it, looks at the result, cleans up and submits.
+between requests. A planner explores, delegates, checks the report, and approves or sends the worker back; a lead goes
+by the price that it was told; who has one answer plans it blindly; every other role explores, writes one of the task's
+scripts in pieces, runs it, looks at the result, cleans up and submits.
 """
 
 import re
 from itertools import islice
 
-from agents.simulated import attempt, looking, prose
+import orjson
+
+from agents.simulated import attempt, looking, prose, weighing
 from agents.simulated.catalogue import Catalogue, KnownTask, Script
 from agents.simulated.conversation import COMMAND_TOOL, Answer, Request, Tool, ToolCall, Transcript
 from agents.simulated.dice import Dice
@@ -30,6 +33,13 @@ _TOKENS_PER_WORD = 1.6
 
 _SENDS_TO_WORK = "delegate"
 _ACCEPTS = "approve"
+_PLANS = "plan"
+
+BLIND = 0.5
+"""How much of a skill is left to who must plan without having looked; an assumption."""
+
+_PIECE = 10_000
+"""Bytes of a script in one command of a plan."""
 
 _LOOKING: tuple[prose.Step, ...] = ("explore", "look", "check")
 
@@ -45,10 +55,10 @@ class _Standing:
     the turns since. `knows` nothing of what it saw then when it was not even told its own briefs."""
 
     def __init__(self, transcript: Transcript) -> None:
-        opening = next((line.text for line in transcript.said if line.speaker == "user"), "")
-        forgotten = _FORGOTTEN.search(opening)
+        self.opening = next((line.text for line in transcript.said if line.speaker == "user"), "")
+        forgotten = _FORGOTTEN.search(self.opening)
         self.visit = len(transcript.handed_over) + (int(forgotten[1]) if forgotten else 0)
-        self.knows = forgotten is None or _DIGEST.search(opening) is not None
+        self.knows = forgotten is None or _DIGEST.search(self.opening) is not None
         self._turns = transcript.visit
         self._said = transcript.said
         self.turn = len(self._turns)
@@ -93,6 +103,12 @@ def respond(persona: Persona, seed: int, catalogue: Catalogue, request: Request)
         answer = playing.without_knowing()
     elif _SENDS_TO_WORK in tools and role == "planner":
         answer = playing.plan(task)
+    elif _SENDS_TO_WORK in tools and role == "lead":
+        told = weighing.told_ratio(request.system)
+        told = weighing.told_ratio(standing.opening) if told is None else told
+        answer = playing.lead(task, task.solution, weighing.willing(told))
+    elif _PLANS in tools and COMMAND_TOOL not in tools:
+        answer = playing.shoot(task, task.solution)
     else:
         answer = playing.do(task, task.solution)
     words = round(persona.thinking.tokens * request.thinks / _TOKENS_PER_WORD)
@@ -138,9 +154,44 @@ class _Playing:
             return self._hand_over(_SENDS_TO_WORK, prose.rework(self._dice, words.brief))
         return self._hand_over(_ACCEPTS, prose.report(self._dice, words.report))
 
-    def do(self, task: KnownTask, solution: Script) -> Answer:
+    def lead(self, task: KnownTask, solution: Script, willing: float) -> Answer:
+        visit, turn = self._standing.visit, self._standing.turn
+        planner, words = self._persona.planner, self._persona.words
+        if visit == 0:
+            if self._dice.unit("hands over") >= willing:
+                return self.do(task, solution)
+            unseen = self._dice.unit("hands over looking") < willing
+            if turn < (2 if unseen else self._dice.about("explore", planner.explore, 0.15)):
+                return self._command("explore", self._explore(turn, 150))
+            subject = " ".join(task.instruction.split()[:12])
+            return self._hand_over(_SENDS_TO_WORK, prose.brief(self._dice, subject, words.brief))
+        believes = self._dice.unit("believes") < willing
+        checks = 1 if believes else self._dice.about("check", planner.check, 0.25)
+        if turn < checks:
+            return self._command("check", self._look(turn, 0))
+        rates = self._persona.rework_rates
+        if visit > len(rates) or self._dice.unit("rework") >= rates[visit - 1]:
+            return self._hand_over("submit", prose.report(self._dice, words.report))
+        if self._dice.unit("sends back") < willing:
+            return self._hand_over(_SENDS_TO_WORK, prose.rework(self._dice, words.brief))
+        return self.do(task, solution, checks)
+
+    def shoot(self, task: KnownTask, solution: Script) -> Answer:
+        """The whole script in one answer, with a skill that has not looked."""
+        script = self._script(task, solution, self._persona.skill * BLIND)
+        commands = [looking.LIST]
+        if script is not None:
+            pieces = attempt.write_commands(script.content, 1 + len(script.content) // _PIECE)
+            commands = [*pieces, attempt.RUN, attempt.CLEAN]
+        text = prose.beside(self._dice, "write", 0, self._persona.words.turn)
+        return Answer(text, (ToolCall(_PLANS, "", orjson.dumps({"commands": commands}).decode()),))
+
+    def do(self, task: KnownTask, solution: Script, checked: int = 0) -> Answer:
+        """The work of a visit; after so many turns that `checked`, it need not explore."""
         doing = self._persona.doing(self._role)
-        turn = self._standing.turn
+        if checked:
+            doing = doing.without_exploring()
+        turn = self._standing.turn - checked
         commands = self._script_commands(task, solution, doing)
         if turn < doing.explore:
             return self._command("explore", self._explore(turn, 80))
@@ -150,13 +201,16 @@ class _Playing:
             return self._command(step, commands[written])
         left = max(self._dice.about("turns", doing.turns, 0.1), doing.needed) - turn
         if left > 2:
-            return self._command("look", self._look(written - len(commands), doing.explore + len(commands)))
+            before = checked + doing.explore + len(commands)
+            return self._command("look", self._look(written - len(commands), before))
         # A script that was never written leaves nothing to remove, and a turn more to look.
         if left == 2 and commands:
             return self._command("clean", attempt.CLEAN)
         return self._hand_over("submit", prose.report(self._dice, self._persona.words.report))
 
     def without_knowing(self) -> Answer:
+        if _PLANS in self._tools and COMMAND_TOOL not in self._tools:
+            return Answer(_UNKNOWN)
         if self._standing.turn < 2:
             return self._command("explore", self._explore(self._standing.turn, 80))
         return self._hand_over(_ACCEPTS if _ACCEPTS in self._tools else "submit", _UNKNOWN)
@@ -164,13 +218,13 @@ class _Playing:
     def _script_commands(self, task: KnownTask, solution: Script, doing: Doing) -> list[str]:
         """Writes and runs the script that this visit's skill draws; nothing when it draws wrong and none is known."""
         skill = self._persona.skill if self._standing.visit == 0 else self._persona.rework_skill
+        script = self._script(task, solution, skill)
+        return [] if script is None else [*attempt.write_commands(script.content, doing.pieces), attempt.RUN]
+
+    def _script(self, task: KnownTask, solution: Script, skill: float) -> Script | None:
         if self._dice.unit("skill") < skill:
-            script = solution
-        elif task.wrong:
-            script = self._dice.pick("wrong", task.wrong)
-        else:
-            return []
-        return [*attempt.write_commands(script.content, doing.pieces), attempt.RUN]
+            return solution
+        return self._dice.pick("wrong", task.wrong) if task.wrong else None
 
     def _explore(self, turn: int, lines: int) -> str:
         if turn < 2:
