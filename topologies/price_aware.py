@@ -10,17 +10,15 @@ or all of it, to the worker. Once the rounds are used up a further `delegate` en
 """
 
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, field_validator, model_validator
 
 from agents.handover import HandoverTool, RoleDesign
 from topologies.contract import RatioOf, Stage, Topology
-
-Figure = Annotated[float, Field(strict=True, ge=0.001, le=1_000_000, allow_inf_nan=False)]
 
 DIGITS = 3
 """Of a ratio that is told: a price that moves by less makes no other prompt."""
@@ -36,7 +34,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    ratio: StrictBool | Figure = 20.0
+    ratio: StrictBool | StrictFloat = 20.0
     delegate: StrictBool = True
     rounds: int = Field(default=10, ge=1, le=100, strict=True)
 
