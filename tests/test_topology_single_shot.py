@@ -26,6 +26,11 @@ from topologies.single_shot import LONGEST, MOST_COMMANDS
 
 SHOT = "  - {{name: shot, topology: single_shot, roles: {{solver: {solver}}}{more}}}\n"
 CHEAP = "sim-deepseek-v4-flash"
+IN_WORDS = """\
+models:
+  in-blocks: {like: sim-deepseek-v4-flash, actions: fenced}
+  in-json: {like: sim-claude-opus-5-5, actions: json_schema}
+"""
 TIME = {"x-fullchain-time": "first=1;end=3;tool=7"}
 Call = tuple[str, str, str]
 Play = Callable[..., Awaitable[tuple[str, Notes]]]
@@ -136,22 +141,23 @@ async def test_the_first_of_two_plans_counts(play: Play) -> None:
 
 
 @needs_isolation
-async def test_a_simulated_model_writes_its_script_and_runs_it_in_one_answer(tmp_path: Path) -> None:
+async def test_a_simulated_model_writes_and_runs_its_script_in_one_answer_on_every_protocol(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
-    models = {"cheap": CHEAP, "dear": "sim-claude-opus-5-5", "thinking": "sim-gpt-6.1-sol"}
+    (tmp_path / "models.yaml").write_text(IN_WORDS)
+    models = {"cheap": CHEAP, "thinking": "sim-gpt-6.1-sol", "blocks": "in-blocks", "json": "in-json"}
     arms = "".join(
         SHOT.replace("name: shot", f"name: {name}").format(solver=model, more="") for name, model in models.items()
     )
-    await run_experiment(small(tmp_path, arms, repeats=2), database)
+    await run_experiment(small(tmp_path, arms, more="models: [models.yaml]\n"), database)
     found = rows(database)
-    assert [call["role"] for call in found["calls"]] == ["solver"] * 6
+    assert [call["role"] for call in found["calls"]] == ["solver"] * 4
     assert {attempt["ended_by"] for attempt in found["attempts"]} == {"submitted"}
     assert [(one["from_role"], one["to_role"], one["kind"]) for one in found["handovers"]] == [
         ("solver", None, "plan")
-    ] * 6
+    ] * 4
     commands = [one["command"] for one in found["commands"]]
-    assert sum(one.startswith("cat > /tmp/attempt.sh <<") for one in commands) == 6
-    assert sum(one == RUN for one in commands) == 6
+    assert sum(one.startswith("cat > /tmp/attempt.sh <<") for one in commands) == 4
+    assert sum(one == RUN for one in commands) == 4
     assert {one["turn"] for one in found["commands"]} == {1}
     assert all(attempt["changed"] for attempt in found["attempts"])
     assert scalar(database, "SELECT count(DISTINCT calls.role) FROM charges JOIN calls ON key = call") == 1
