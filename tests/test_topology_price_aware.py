@@ -145,10 +145,12 @@ def test_who_hands_over_at_one_ratio_does_so_at_every_greater_one() -> None:
 
 
 def test_a_dearer_lead_looks_less_before_it_hands_over_and_less_after() -> None:
+    content = PERSONA.model_copy(update={"rework_rates": ()})
+
     def turns(ratio: float) -> tuple[float, float]:
         before, after = [], []
         for nonce in NONCES[:80]:
-            said = answers(nonce, told(ratio), visits=2)
+            said = answers(nonce, told(ratio), content, visits=2)
             ends = [number for number, answer in enumerate(said) if answer.calls[0].tool == "delegate"]
             if ends:
                 before.append(ends[0])
@@ -196,8 +198,8 @@ def test_a_lead_that_mends_what_its_worker_left_writes_and_hands_in() -> None:
         if tools.count("delegate") == 1 and tools[-1] == "submit":
             mended += 1
             after = [answer.calls[0].text for answer in said[tools.index("delegate") + 1 :]]
-            assert any("/tmp/attempt.sh <<" in text for text in after)
-            assert not any(text.startswith("pwd; ls") for text in after)
+            first = next(number for number, text in enumerate(after) if "/tmp/attempt.sh <<" in text)
+            assert 1 <= first <= 5
     assert mended > 5
 
 
