@@ -95,9 +95,7 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
     rendered = prompt if entry.actions == "tools" else f"{prompt}\n\n{told(entry.actions, tools)}"
     seat.record.role(design.name, lane.name, entry.name, rendered, client.tool_schemas(tools))
     caller = Caller(design.name, entry, lifetime, max_output_tokens, client, seat)
-    role = Role(
-        design.name, caller, RoleBench(seat), open_lane, lane, tools, design.handovers, seat, design.one_answer
-    )
+    role = Role(design.name, caller, RoleBench(seat), open_lane, lane, tools, design.handovers, seat, design.one_answer)
     role.begin_lane(lane)
     if model.keep_alive is not None:
         caller.keep_alive(model.keep_alive)

@@ -167,9 +167,7 @@ class _Attempt:
                 background=background,
             )
             topology = self.arm.topology
-            roles = hire(
-                topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt
-            )
+            roles = hire(topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt)
             stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction, self.clock.expect)
             try:
                 await topologies.play(self.arm.topology, stage)
