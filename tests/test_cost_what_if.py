@@ -292,3 +292,40 @@ def test_whatever_changes_every_call_keeps_its_prompt_and_output_and_its_charges
         assert now.output == then.output
         assert now.prompt == then.prompt or (kind == "truncated" and now.prompt < then.prompt)
     assert [one for one in replayed.predicted if not one.call.ping and one.call.fact.key not in before] == []
+
+
+def pinged(read: int, uncached: int) -> list[StoredCall]:
+    """A prompt that is written, pinged after 280 s and read again after 20 more."""
+    first, ping, again = stored(
+        call(0, "ab", wrote(9000), key="1"),
+        call(280, "ab", Tokens(cache_read=read, cache_write_5m=uncached), key="k1"),
+        call(300, "ab", Tokens(cache_read=9000, output=10), key="2"),
+    )
+    return [first, replace(ping, pinged=True), again]
+
+
+def test_pings_that_were_sent_are_replaced_or_left_away_and_the_cheapest_is_found() -> None:
+    calls = pinged(9000, 0)
+    assert total(replay(calls, Change()).predicted) == total(replay(calls, Change()).measured)
+    without = Change({calls[0].role: RoleChange(keep_alive=KeepAlive(timedelta(seconds=280), most=0))})
+    kept = [one.call.fact.key for one in replay(calls, without).predicted]
+    assert kept == ["1", "2"]
+    found = best([calls])
+    (options,) = found.options.values()
+    # The next request comes in time anyway: the ping was for nothing.
+    cheapest = options[0].change.keep_alive
+    assert cheapest is not None
+    assert cheapest.most == 0
+    assert options[0].usd == found.measured - OPUS.cost(Tokens(cache_read=9000))
+    assert found.untold == {}
+
+
+def test_what_other_pings_would_have_met_where_one_missed_is_not_told() -> None:
+    calls = pinged(0, 9000)
+    role = calls[0].role
+    for plan in (KeepAlive(timedelta(seconds=280)), KeepAlive(timedelta(seconds=280), most=0)):
+        with pytest.raises(ChangeImpossible, match=f"{role}: 1 of the pings that were sent missed"):
+            replay(calls, Change({role: RoleChange(keep_alive=plan)}))
+    found = best([calls])
+    assert found.options[role][0].change == RoleChange()
+    assert "1 of the pings that were sent missed" in found.untold[role]

@@ -10,6 +10,7 @@ from cost_model.errors import ChangeImpossible
 from cost_model.policies import POLICIES
 from cost_model.policy import CachePolicy
 from cost_model.price_card import PriceCard
+from cost_model.tokens import Tokens
 from cost_model.usage.lines import Line
 from cost_model.what_if.keep_alive import KeepAlive, with_pings
 from cost_model.what_if.rounds import fewer_rounds
@@ -66,6 +67,7 @@ def changed(calls: Sequence[StoredCall], change: Change) -> list[StoredCall]:
     if change.fewer_rounds < 0 or any(role.times_faster <= 0 for role in change.roles.values()):
         raise ChangeImpossible("hand-overs cannot become more, and no role can be infinitely slow")
     pinging = {role: one.keep_alive for role, one in change.roles.items() if one.keep_alive is not None}
+    _check_misses(calls, pinging)
     left = [call for call in calls if not (call.pinged and call.role in pinging)]
     if any(one.times_faster != 1 for one in change.roles.values()):
         _check_pings(left)
@@ -74,7 +76,7 @@ def changed(calls: Sequence[StoredCall], change: Change) -> list[StoredCall]:
     left = [replace(call, fact=_on_terms(call, change)) for call in left]
     left = without_blocks(left, change.truncating)
     for call in left:
-        if call.role in pinging:
+        if call.role in pinging and pinging[call.role].most != 0:
             _check_interval(call, pinging[call.role])
     return with_pings(left, pinging) if pinging else in_order(left)
 
@@ -120,6 +122,24 @@ def _asked(fact: CallFact) -> str | None:
         written = {name for name, token_class in fact.policy.write_class.items() if fact.tokens.of(token_class)}
         return asked if written <= {asked} else None
     return asked
+
+
+def _check_misses(calls: Sequence[StoredCall], pinging: Mapping[str, KeepAlive]) -> None:
+    """What a missed ping met would have been met by others too, at a time that nobody knows."""
+    missed = [
+        call
+        for call in calls
+        if call.pinged and call.role in pinging and (call.fact.tokens is None or _missed(call.fact.tokens))
+    ]
+    if missed:
+        raise ChangeImpossible(
+            f"{missed[0].role}: {len(missed)} of the pings that were sent missed or were not answered, and what other "
+            "pings would have met is not known; leave them as they are"
+        )
+
+
+def _missed(tokens: Tokens) -> bool:
+    return 2 * tokens.cache_read < tokens.prompt
 
 
 def _check_pings(calls: Sequence[StoredCall]) -> None:

@@ -11,7 +11,8 @@ from cost_model.what_if.stored_call import StoredCall, in_order
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
     """`interval` counts from the start of the lane's last request. `most`: pings in one wait, None for as many as it
-    takes. `output_tokens`: what the provider bills of a ping's answer (none where it may be asked for none)."""
+    takes, 0 for none at all. `output_tokens`: what the provider bills of a ping's answer (none where it may be asked
+    for none)."""
 
     interval: timedelta
     most: int | None = None

@@ -166,7 +166,9 @@ def described(levers: Levers) -> list[str]:
     told = []
     if levers.ttl is not None:
         told.append(f"{role} caches nothing" if levers.ttl == "none" else f"{role} asks for a lifetime of {levers.ttl}")
-    if levers.keep_alive is not None:
+    if levers.pings == 0:
+        told.append(f"{role} is not kept alive by pings")
+    elif levers.keep_alive is not None:
         most = "as many as a wait takes" if levers.pings is None else f"at most {levers.pings} a wait"
         told.append(f"{role} is kept alive by a ping every {levers.keep_alive:g} s ({most})")
     if levers.faster is not None:

@@ -243,7 +243,9 @@ def words(change: "RoleChange") -> str:
     told = []
     if change.lifetime is not None:
         told.append("no cache" if change.lifetime == "none" else f"lifetime {change.lifetime}")
-    if change.keep_alive is not None:
+    if change.keep_alive is not None and change.keep_alive.most == 0:
+        told.append("no pings")
+    elif change.keep_alive is not None:
         most = "" if change.keep_alive.most is None else f", at most {change.keep_alive.most} a wait"
         told.append(f"a ping every {change.keep_alive.interval.total_seconds():g} s{most}")
     return " and ".join(told) or "as it was"

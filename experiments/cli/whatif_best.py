@@ -54,3 +54,5 @@ def _say_arm(arm: "StoredArm") -> None:
     say_table(made)
     for role, tried in found.options.items():
         say(one_line(f"{arm.name}: cheapest for {role}: {words(tried[0].change)}"))
+    for reason in found.untold.values():
+        say(one_line(f"{arm.name}: not tried: {reason}"))
