@@ -14,6 +14,13 @@ PRICE_DECIMALS = 6
 sum of charges is ever rounded."""
 
 
+_OTHER_UNITS = {
+    "web_search": ("web_search_per_1k", "web searches"),
+    "storage": ("storage_mtok_hour", "the storage of a cache"),
+}
+"""What is billed by something else than tokens: its field in a price file, and in words."""
+
+
 @dataclass(frozen=True, slots=True)
 class PriceTier:
     """Prices of a call whose whole prompt is longer than `above` tokens: a cliff, every token of it is repriced."""
@@ -48,9 +55,10 @@ class PriceCard:
         try:
             return self.usd_per_mtok[token_class]
         except KeyError:
+            field, units = _OTHER_UNITS.get(token_class, (token_class, f"{token_class} tokens"))
             raise PriceMissing(
-                f"the price of {self.ref} ({self.source}) does not cover {token_class} tokens: "
-                f"add {token_class} to a [[price]] entry for {self.ref} in a price file"
+                f"the price of {self.ref} ({self.source}) does not cover {units}: "
+                f"add {field} to a [[price]] entry for {self.ref} in a price file"
             ) from None
 
     def usd(self, token_class: str, count: int | Decimal, prompt_tokens: int) -> Decimal:

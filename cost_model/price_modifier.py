@@ -23,4 +23,6 @@ class PriceModifier:
 
     @property
     def why(self) -> str:
-        return "by contract" if self.name == ALWAYS else f"{self.name} {self.value}"
+        if self.name == ALWAYS:
+            return "by contract" if self.times is not None else "with prices of a file"
+        return f"{self.name} {self.value}"

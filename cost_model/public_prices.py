@@ -104,7 +104,10 @@ class PublicModel:
         )
 
 
-HOW_TO_MEND = "add a [[price]] entry to a price file, or declare `self_hosted: true` in the model's registry entry"
+HOW_TO_MEND = (
+    "add a [[price]] entry to a price file; a model that costs nothing is declared self-hosted (`self_hosted: true` in "
+    "its registry entry, `--model self-hosted` for `fullchain usage`)"
+)
 
 
 _OF_BEDROCK = re.compile(r"(?:[a-z-]{2,12}\.)?(?:anthropic|amazon|meta|mistral|cohere|ai21|deepseek|openai|qwen)\.")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,26 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captur
     code, _, err = run(capsys, "usage", str(tmp_path / "none.json"))
     assert code == 2
     assert "none.json: cannot be read" in err
+
+
+@pytest.mark.parametrize("hours", ["nan", "inf", "-1", "1e9", "many"])
+def test_hours_that_are_none_are_refused(hours: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["usage", "nowhere.json", "--cache-hours", hours])
+    assert end.value.code == 2
+    assert f"{hours!r} is no number of hours" in capsys.readouterr().err
+
+
+def test_a_mistake_names_its_source_and_its_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "two.jsonl"
+    good, bad = '{"input_tokens": 5, "output_tokens": 1}', '{"input_tokens": -5, "output_tokens": 1}'
+    file.write_text(f"{good}\n{bad}\n")
+    with pytest.raises(SystemExit, match="2"):
+        main(["usage", str(file), "--model", "self-hosted"])
+    assert capsys.readouterr().err.startswith(f"fullchain: {file}: call 2: usage: input_tokens must be")
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["usage", "-", "--model", "self-hosted"])
+    assert capsys.readouterr().err.startswith("fullchain: standard input: is closed")

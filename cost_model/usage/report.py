@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from cost_model.errors import PriceMissing
+from cost_model.errors import PriceMissing, UsageError
 from cost_model.ledger import output_range
 from cost_model.price_card import SELF_HOSTED, PriceCard
 from cost_model.prices import PriceBook
@@ -62,7 +62,12 @@ def report(document: object, question: Question) -> dict[str, Any]:
     Raises DocumentError, UsageError (a usage contradicts itself; it is in `raw`), PriceMissing.
     """
     found = calls_in(document)
-    answers = [_answer(call, question) for call in found.calls]
+    answers = []
+    for number, call in enumerate(found.calls, start=1):
+        try:
+            answers.append(_answer(call, question))
+        except UsageError as error:
+            raise UsageError(f"call {number}: {error}" if len(found.calls) > 1 else str(error), error.raw) from None
     warnings = counted(answer.warnings for answer in answers)
     if found.repeated:
         warnings.append(f"{found.repeated} of the entries told of a call once more: each call is counted once")

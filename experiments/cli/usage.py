@@ -1,6 +1,7 @@
 """fullchain usage: what a provider's raw usage comes to in tokens and dollars, without running anything."""
 
 import sys
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
 MOST_BYTES = 256 << 20
@@ -97,7 +99,22 @@ def usage(
 
         print_calls(_read(calls), "standard input" if calls == "-" else calls, question, cache)
     elif file is not None:
-        say(json.dumps(report(parse(_read(file)), question), indent=1))
+        source = "standard input" if file == "-" else file
+        with _naming(source):
+            found = report(parse(_read(file)), question)
+        say(json.dumps(found, indent=1))
+
+
+@contextmanager
+def _naming(source: str) -> "Iterator[None]":
+    """What is wrong with the text says where it stands."""
+    from cost_model.errors import DocumentError, PriceMissing, UsageError
+
+    try:
+        yield
+    except (DocumentError, UsageError, PriceMissing) as error:
+        told = str(error)
+        raise DocumentError(told if told.startswith(f"{source}: ") else f"{source}: {told}") from None
 
 
 def moment(text: str) -> "datetime":
@@ -118,7 +135,7 @@ def _hours(text: str) -> Decimal:
         hours = Decimal(text)
     except InvalidOperation:
         hours = Decimal(-1)
-    if not 0 <= hours <= 100_000 or hours != round(hours, 6):
+    if not hours.is_finite() or not 0 <= hours <= 100_000 or hours != round(hours, 6):
         raise typer.BadParameter(f"{text!r} is no number of hours from 0 to 100,000", param_hint="--cache-hours")
     return hours
 
@@ -126,16 +143,19 @@ def _hours(text: str) -> Decimal:
 def _read(file: str) -> str:
     from cost_model.errors import DocumentError
 
+    name = "standard input" if file == "-" else file
     try:
         if file == "-":
+            if sys.stdin is None:
+                raise DocumentError("standard input: is closed; give a file, or something to read there")
             content = sys.stdin.buffer.read(MOST_BYTES + 1)
         else:
             with Path(file).open("rb") as opened:
                 content = opened.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise DocumentError(f"{file}: longer than {MOST_BYTES >> 20} MiB; give less of it at a time")
+            raise DocumentError(f"{name}: longer than {MOST_BYTES >> 20} MiB; give less of it at a time")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise DocumentError(f"{file}: cannot be read ({error.strerror or error}); give a file or -") from None
+        raise DocumentError(f"{name}: cannot be read ({error.strerror or error}); give a file or -") from None
     except UnicodeDecodeError as error:
-        raise DocumentError(f"{file}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise DocumentError(f"{name}: is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
