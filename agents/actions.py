@@ -19,6 +19,9 @@ JSON_HEAD = "Actions: one JSON object."
 """The first lines of what the system text says about actions; fixed, so that it can be found there."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,})[ \t]*([A-Za-z0-9_+.-]*)[ \t]*\r?$")
+_FENCED_OBJECT = re.compile(
+    r"\A\s*(`{3,})[ \t]*(?:json[c5]?)?[ \t]*\r?\n(.*?)(?:\n[ \t]*\1`*\s*)?\Z", re.DOTALL | re.IGNORECASE
+)
 _THOUGHTS = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 
 
@@ -69,6 +72,13 @@ def read(protocol: TextProtocol, text: str, tools: Sequence[Tool]) -> Action | U
     if not text.strip():
         return None
     return _read_fenced(text, tools) if protocol == "fenced" else _read_json(text)
+
+
+def bare(argument: str) -> str:
+    """A JSON argument without the code fence that models like to put around it; its end may be missing, since it looks
+    like the end of the action's own block."""
+    match = _FENCED_OBJECT.match(argument)
+    return match[2] if match else argument
 
 
 def _read_json(text: str) -> Action | Unreadable:

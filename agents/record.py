@@ -37,4 +37,5 @@ class Record(Protocol):
     def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:
         """kind: visit | turn | call | command | wait. Who held the floor, for an interval sweep."""
 
-    def handover(self, from_role: str, handover: Handover, at: datetime) -> None: ...
+    def handover(self, from_role: str, handover: Handover, at: datetime, call: str = "") -> None:
+        """`call` is the key of the call that handed over."""

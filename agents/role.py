@@ -79,8 +79,8 @@ class Role:
                 self._check_limits()
                 self.turns += 1
                 async with seat.span("turn", self.lane.name, str(self.turns)):
-                    reply = await self._next_reply()
-                    handover = await self._carry_out(reply) if reply.tool_calls else None
+                    reply, key = await self._next_reply()
+                    handover = await self._carry_out(reply, key) if reply.tool_calls else None
                     if handover is not None:
                         return handover
                     if self.one_answer and reply.ending != "paused":
@@ -122,7 +122,7 @@ class Role:
             self._append(*self.caller.client.results(self._pending.answered(message)))
             self._pending = None
 
-    async def _next_reply(self) -> Reply:
+    async def _next_reply(self) -> tuple[Reply, str]:
         reply, key = await self.caller.ask(self.lane, self.turns)
         if reply.tool_calls or reply.mend:
             valid = not reply.mend and all(self._refusal(c, reply) is None for c in reply.tool_calls)
@@ -131,9 +131,9 @@ class Role:
             self._append(reply.message)
         if reply.ending in ("refusal", "context_full"):
             raise VisitEnded("refusal" if reply.ending == "refusal" else "context_full")
-        return reply
+        return reply, key
 
-    async def _carry_out(self, reply: Reply) -> Handover | None:
+    async def _carry_out(self, reply: Reply, key: str) -> Handover | None:
         """Runs the calls in order and appends their results; a hand-over ends it, and its results wait for re-entry."""
         results: list[ToolResult] = []
         bench = self.bench
@@ -150,7 +150,7 @@ class Role:
             handover = next(h for h in self.handovers if h.name == call.name).handover(arguments, call.id)
             after = tuple(ToolResult(c.id, NOT_RUN, failed=True) for c in reply.tool_calls[position + 1 :])
             self._pending = _Pending(tuple(results), call.id, after)
-            self.seat.record.handover(self.name, handover, self.seat.clock.now())
+            self.seat.record.handover(self.name, handover, self.seat.clock.now(), key)
             return handover
         self._append(*self.caller.client.results(results))
         return None

@@ -7,8 +7,9 @@ cancellation, the end of the budget and a task that the sandbox refuses come out
 import asyncio
 import secrets
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
@@ -20,6 +21,7 @@ from agents.keep_alive import Background
 from cost_model.calls import CallSent, SpendingStopped
 from cost_model.policies import POLICIES
 from experiments.budget import Budget
+from experiments.changes import Changes
 from experiments.errors import StoreError
 from experiments.experiment import Arm, Experiment
 from experiments.plan import PlannedTrial
@@ -141,7 +143,11 @@ class _Attempt:
         try:
             # In the agent's shell before it begins: one process less to start.
             before = _digest(await shell.run(_DIGEST, timeout_s=DIGEST_SECONDS))
-            ended_by = await self._act(shell)
+            async with AsyncExitStack() as stack:
+                diff = None
+                if self.arm.topology.diffs:
+                    diff = (await stack.enter_async_context(Changes.since_now(sandbox))).diff
+                ended_by = await self._act(shell, diff)
         finally:
             # Before verification no process of the agent may be left: it could rewrite the reward.
             await shell.close()
@@ -149,7 +155,7 @@ class _Attempt:
         self.changed = None if before is None or after is None else before != after
         return ended_by
 
-    async def _act(self, shell: Shell) -> str:
+    async def _act(self, shell: Shell, diff: Callable[[], Awaitable[str]] | None) -> str:
         import topologies
 
         # Between two visits nobody works, and yet time must stand still: the graph's own lane sees to that.
@@ -169,6 +175,8 @@ class _Attempt:
             topology = self.arm.topology
             roles = hire(topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt)
             stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction, self.clock.expect)
+            if diff is not None:
+                stage = replace(stage, diff=diff)
             try:
                 await topologies.play(self.arm.topology, stage)
             except VisitEnded as end:

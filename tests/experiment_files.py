@@ -34,6 +34,7 @@ TABLES = (
     "commands",
     "spans",
     "handovers",
+    "reviews",
     "rewards",
     "prices",
 )

@@ -132,7 +132,7 @@ class Notes:
     def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:
         self.spans.append((kind, lane, name, started_at, ended_at))
 
-    def handover(self, from_role: str, handover: Handover, at: datetime) -> None:
+    def handover(self, from_role: str, handover: Handover, at: datetime, call: str = "") -> None:
         self.handovers.append((from_role, handover, at))
 
 

@@ -4,13 +4,13 @@ A node is one visit of a role. The graph's state holds hand-overs, never transcr
 the ledger sees every call below the SDK. So a run needs no checkpointer, and its state is as small at turn 400 as at 1.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agents.handover import Handover, RoleDesign
-from topologies.errors import ParametersInvalid, UnknownRole
+from topologies.errors import ParametersInvalid, TopologyError, UnknownRole
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -35,9 +35,17 @@ class Role(Protocol):
         Returns the exit codes of those that ran. Raises agents.errors.VisitEnded when time is up."""
 
 
+async def no_diff() -> str:
+    """What a stage answers whose topology did not ask for diffs. Raises TopologyError."""
+    raise TopologyError("this topology asks for a diff without saying so: its TOPOLOGY needs diffs=True")
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """All that a graph's nodes may reach: the roles, the topology's parameters and the task's instruction.
+
+    `diff` tells what has changed in the working directory since before the first visit, in a bounded text; it is there
+    for topologies with `diffs`.
 
     A node that fans out into N branches calls `announce(N)` before it returns: then time stands still until each branch
     has begun its visit, and two parallel visits of 200 s take 200 s, not 400 s.
@@ -47,6 +55,7 @@ class Stage:
     parameters: Any
     instruction: str
     announce: Callable[[int], None] = lambda branches: None
+    diff: Callable[[], Awaitable[str]] = no_diff
 
 
 RatioOf = Callable[[str, str], Decimal]
@@ -73,6 +82,7 @@ class Topology:
     `roles` are all that it may have. `cast` says which of them, and in which design, these parameters need (None: all).
     `settle` fills in what the parameters leave to the roles' prices (None: nothing): what it returns is what is played,
     and what the trial's identity knows. `home` is None for those of this folder.
+    `diffs`: its nodes ask for diffs, so that the working directory is copied before the first visit.
     """
 
     name: str
@@ -82,6 +92,7 @@ class Topology:
     build: "Callable[[], StateGraph[Any, Stage, Any, Any]]"
     cast: Callable[[Any], tuple[RoleDesign, ...]] | None = None
     settle: "Callable[[Any, RatioOf], BaseModel] | None" = None
+    diffs: bool = False
     home: Home | None = None
 
     def prompt(self, name: str) -> str:

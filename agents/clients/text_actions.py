@@ -59,7 +59,7 @@ class TextActions:
                     arguments: dict[str, object] | None = {} if tool is None else {str(tool.text): argument}
                     raw = orjson.dumps(arguments).decode()
                 else:
-                    arguments, raw = json_object(argument), argument
+                    arguments, raw = json_object(actions.bare(argument)), argument
                 action = ToolCall(f"action-{lane.blocks}", name, arguments, raw)
                 return replace(reply, tool_calls=(action,))
             case actions.Unreadable(mend):

@@ -99,6 +99,13 @@ class Planning(_Part):
     check: int = Field(ge=1, le=50)
 
 
+class Reviewing(_Part):
+    """How a reviewer errs: the probability that it rejects wrong work, and that it rejects right work."""
+
+    recall: Probability
+    false_reject: Probability
+
+
 class Thinking(_Part):
     """Mean tokens that are thought before an answer; the chance that half of it is redacted (Anthropic); whether a
     chat's tool loop without its reasoning_content is refused (the other protocols always demand theirs back)."""
@@ -115,7 +122,8 @@ class Persona(_Part):
     `rework_rates[k]` is the probability that the planner's check k asks for rework (after the last it approves).
     `refuses` names parameters of the protocol that this model answers with a 400; `efforts` are the words for effort
     that it takes (None: all). `parallel_calls` is the probability that a look comes with a second one in the same
-    answer, `evicts` that a request finds all that was cached of its conversation forgotten before its time.
+    answer, `evicts` that a request finds all that was cached of its conversation forgotten before its time. `review` is
+    how it errs as a reviewer (None: by its skill, see `reviewing`).
     """
 
     model: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
@@ -138,6 +146,7 @@ class Persona(_Part):
     solo: Doing
     worker: Doing
     planner: Planning
+    review: Reviewing | None = None
 
     @model_validator(mode="after")
     def _hangs_together(self) -> "Persona":
@@ -184,6 +193,11 @@ class Persona(_Part):
 
     def takes_effort(self, word: object) -> bool:
         return isinstance(word, str) and word in EFFORTS and (self.efforts is None or word in self.efforts)
+
+    @property
+    def reviewing(self) -> Reviewing:
+        """As it says itself; else who works with more skill also judges with more."""
+        return self.review or Reviewing(recall=self.skill, false_reject=(1 - self.skill) / 2)
 
     def doing(self, role: str) -> Doing:
         """How it works in a role that does the task itself."""

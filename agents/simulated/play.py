@@ -3,8 +3,9 @@
 It reads its role and the nonce in the system text, the task in what the user said, and where it stands from its own
 earlier turns: a visit ends with a hand-over call, and the turns since then tell what comes next. Nothing is remembered
 between requests. A planner explores, delegates, checks the report, and approves or sends the worker back; a lead goes
-by the price that it was told; who has one answer plans it blindly; every other role explores, writes one of the task's
-scripts in pieces, runs it, looks at the result, cleans up and submits.
+by the price that it was told; a reviewer looks and gives its verdict on the diff that it was told; who has one answer
+plans it blindly; every other role explores, writes one of the task's scripts in pieces, runs it, looks at the result,
+cleans up and submits.
 """
 
 import re
@@ -12,7 +13,7 @@ from itertools import islice
 
 import orjson
 
-from agents.simulated import attempt, looking, prose, weighing
+from agents.simulated import attempt, judging, looking, prose, weighing
 from agents.simulated.catalogue import Catalogue, KnownTask, Script
 from agents.simulated.conversation import COMMAND_TOOL, Answer, Request, Tool, ToolCall, Transcript
 from agents.simulated.dice import Dice
@@ -33,6 +34,7 @@ _TOKENS_PER_WORD = 1.6
 
 _SENDS_TO_WORK = "delegate"
 _ACCEPTS = "approve"
+_JUDGES = "verdict"
 _PLANS = "plan"
 
 BLIND = 0.5
@@ -99,7 +101,9 @@ def respond(persona: Persona, seed: int, catalogue: Catalogue, request: Request)
     standing = _Standing(request.transcript)
     dice = Dice(seed, persona.model, nonce_of(request), task.name if task else "", role, standing.visit)
     playing = _Playing(persona, dice, task, role, standing, tools, parallel=request.parallel)
-    if task is None or task.solution is None:
+    if _JUDGES in tools and role == "reviewer":
+        answer = playing.review(task, judging.diff_in(request.transcript.said))
+    elif task is None or task.solution is None:
         answer = playing.without_knowing()
     elif _SENDS_TO_WORK in tools and role == "planner":
         answer = playing.plan(task)
@@ -185,6 +189,14 @@ class _Playing:
             commands = [*pieces, attempt.RUN, attempt.CLEAN]
         text = prose.beside(self._dice, "write", 0, self._persona.words.turn)
         return Answer(text, (ToolCall(_PLANS, "", orjson.dumps({"commands": commands}).decode()),))
+
+    def review(self, task: KnownTask | None, diff: str) -> Answer:
+        turn = self._standing.turn
+        if COMMAND_TOOL in self._tools and turn < self._dice.about("check", self._persona.planner.check, 0.25):
+            return self._command("check", self._look(turn, 0))
+        judged = judging.judge(self._dice, self._persona.reviewing, task, diff)
+        text = prose.beside(self._dice, "check", turn, self._persona.words.turn)
+        return Answer(text, (ToolCall(_JUDGES, "", judged),))
 
     def do(self, task: KnownTask, solution: Script, checked: int = 0) -> Answer:
         """The work of a visit; after so many turns that `checked`, it need not explore."""

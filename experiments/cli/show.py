@@ -110,8 +110,10 @@ def _events(reader: "Reader", trial: Line) -> list[Line]:
     handovers = _lines(
         reader,
         "SELECT 'handover' AS event, handovers.*, from_role AS role, "
-        "date_diff('microsecond', started_at, handed_at) / 1e6 AS at_s "
-        "FROM handovers JOIN attempts USING (trial_id, attempt) WHERE trial_id = ? AND attempt = ?",
+        "date_diff('microsecond', started_at, handed_at) / 1e6 AS at_s, verdict, confidence, findings, truth "
+        "FROM handovers JOIN attempts USING (trial_id, attempt) LEFT JOIN (SELECT trial_id, attempt, handover AS seq, "
+        "verdict, confidence, findings, truth FROM reviews) AS reviews USING (trial_id, attempt, seq) "
+        "WHERE trial_id = ? AND attempt = ?",
         attempt,
     )
     # Stable: of one moment, the hand-over that ends a visit stands before the call that begins the next.
@@ -163,6 +165,8 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
     at, role = _clock(event["at_s"]), one_line(event["role"] or "")
     if event["event"] == "handover":
         to = f"to {one_line(event['to_role'])}" if event["to_role"] else "end"
+        if event["verdict"] is not None:
+            return at, role, "", "", f"  {one_line(event['kind'])} -> {to}: {_verdict(event)}", ""
         told = one_line(event["payload"], COMMAND_WIDTH)
         return at, role, "", "", f"  {one_line(event['kind'])} -> {to}: {told}", ""
     if event["event"] == "command":
@@ -182,6 +186,20 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
         f"{one_line(event['model'])} turn {event['turn']}{again}: {tokens or 'no usage'}{how}{error}",
         event["causes"] or "",
     )
+
+
+def _verdict(review: Line) -> str:
+    """Each finding on a line of its own."""
+    import json
+
+    from experiments.cli.terminal import one_line
+
+    truth = "" if review["truth"] is None else f", the work was {'right' if review['truth'] else 'wrong'}"
+    lines = [f"{one_line(review['verdict'])}, confidence {review['confidence']:.2f}{truth}"]
+    for finding in json.loads(review["findings"]):
+        place = finding["file"] if finding["line"] is None else f"{finding['file']}:{finding['line']}"
+        lines.append(f"    {one_line(place, COMMAND_WIDTH)}: {one_line(finding['problem'], COMMAND_WIDTH)}")
+    return "\n".join(lines)
 
 
 def _cost(call: Line) -> str:

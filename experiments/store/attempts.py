@@ -11,6 +11,7 @@ from experiments.errors import JournalDamaged
 from experiments.store.expiries import expiry_rows
 from experiments.store.journal import Event
 from experiments.store.ledger import Facts, explain_calls
+from experiments.store.reviews import review_row
 from experiments.store.rows import Row, Rows
 
 DIED = "the process died before the attempt ended"
@@ -32,7 +33,7 @@ def attempt_rows(events: Sequence[Event], facts: Facts, *, alive: bool) -> Rows:
 
 def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
     """As `attempt_rows`, before anything is priced: without charges, and without the columns that the fold fills."""
-    rows: Rows = {table: [] for table in ("commands", "spans", "handovers", "rewards")}
+    rows: Rows = {table: [] for table in ("commands", "spans", "handovers", "reviews", "rewards")}
     calls: dict[object, Row] = {}
     messages: dict[object, Row] = {}
     roles: dict[object, Row] = {}
@@ -60,6 +61,9 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
             case "handover":
                 moved = {"kind": event["handover_kind"], "handed_at": event["at"]}
                 _append(rows["handovers"], event, {**moved, **_pick(event, _HANDOVER)})
+                if "review" in event:
+                    number = 1 + len(rows["reviews"])
+                    rows["reviews"].append(review_row(event, number, rows["handovers"], calls))
             case "reward":
                 rows["rewards"] = [{**_own(event), **reward} for reward in _rewards(event["rewards"])]
                 attempt |= {"verifier_output": event["output"], "verifier_seconds": event["seconds"]}

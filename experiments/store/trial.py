@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from agents.handover import Handover
+from agents.verdict import Verdict
 from cost_model.calls import CallEnded, CallSent
 from experiments.store.journal import Event, encode
 from experiments.store.segment import decode
@@ -101,10 +102,12 @@ class TrialJournal:
     def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:
         self._note("span", span_kind=kind, lane=lane, name=name, started_at=started_at, ended_at=ended_at)
 
-    def handover(self, from_role: str, handover: Handover, at: datetime) -> None:
+    def handover(self, from_role: str, handover: Handover, at: datetime, call: str = "") -> None:
+        form = handover.form
+        review = {"call": call, "review": form.model_dump(mode="json")} if isinstance(form, Verdict) else {}
         self._note(
             "handover", from_role=from_role, to_role=handover.to_role, handover_kind=handover.kind,
-            payload=handover.payload, at=at,
+            payload=handover.payload, at=at, **review,
         )  # fmt: skip
 
     def _event(self, kind: str, values: Mapping[str, object]) -> Event:
