@@ -1,10 +1,12 @@
-"""A sandbox on paper, for rehearsals: nothing is started, no command runs and no file is written.
+"""A sandbox on paper, for rehearsals: nothing is started, no command runs and no file of a task is written.
 
 What a simulated model's commands only look at is read from the task's `environment` directory instead, as if the image
 held just these files, in its working directory; every other command is taken to succeed in silence. What an image makes
-by itself (a repository, generated data), a script prints and a search finds in it is therefore missing.
+by itself (a repository, generated data), a script prints and a search finds in it is therefore missing. Who asks for a
+copy of the working directory gets one that tells no more than which script was played.
 """
 
+import asyncio
 import os
 import re
 import shlex
@@ -12,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
+from agents.simulated.attempt import RUN, SCRIPT
+from agents.simulated.recognition import learned_lines, left_by
 from harbor_tasks.format import Task
 from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
 
@@ -25,6 +29,11 @@ Files = Mapping[str, Sequence[str]]
 _PART = re.compile(
     r"(?:head -n (?P<head>\d+)|tail -n (?P<tail>\d+)|sed -n '(?P<first>\d+),(?P<last>\d+)p') (?P<file>.+)"
 )
+_WRITE = re.compile(rf"cat (?P<how>>>?) {SCRIPT} <<'(?P<end>\w+)'\n(?P<lines>.*\n)?(?P=end)(?P<cut>\n.*)?", re.DOTALL)
+_BINARY = re.compile(r"Binary file (?P<name>[\w./-]+) added")
+_LINES_A_FILE = 100
+"""So few that no diff of a file is cut."""
+
 _COUNT = re.compile(r"wc -l (?P<file>.+)")
 _SEARCH = re.compile(r"grep -rnIF .* -e (?P<word>'[^']*'|\S+) \. \| LC_ALL=C sort \| head -n (?P<most>\d+)")
 
@@ -92,7 +101,7 @@ class PaperBackend:
 
     @asynccontextmanager
     async def start(self, task: Task, *, allow_host_network: bool = False) -> AsyncIterator["PaperSandbox"]:
-        yield PaperSandbox(environment_files(task))
+        yield PaperSandbox(environment_files(task), task.name)
 
     def ahead(
         self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None]
@@ -110,8 +119,20 @@ class PaperSandbox:
     workdir = "/app"
     notes: tuple[str, ...] = ()
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
+    def __init__(self, files: Files, task: str = "") -> None:
+        self._files, self._task = files, task
+        self._typed = ""
+        self._left: frozenset[str] = frozenset()
+
+    def hear(self, command: str) -> None:
+        """Keeps the script that is typed, and what it leaves once it is run."""
+        if written := _WRITE.fullmatch(command):
+            before = self._typed if written["how"] == ">>" else ""
+            self._typed = before + (written["lines"] or "")
+            if written["cut"]:
+                self._typed = self._typed.removesuffix("\n")
+        elif command == RUN:
+            self._left = left_by(self._task, self._typed.encode())
 
     async def exec(
         self,
@@ -125,13 +146,15 @@ class PaperSandbox:
         return _output("")
 
     async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> "PaperShell":
-        return PaperShell(self._files, self.workdir)
+        return PaperShell(self._files, self.workdir, self.hear)
 
     async def upload(self, source: Path, target: str) -> None:
         pass
 
     async def download(self, source: str, target: Path) -> None:
-        raise FileNotFoundError(source)
+        if source != self.workdir:
+            raise FileNotFoundError(source)
+        await asyncio.to_thread(_write_copy, target, self._left, learned_lines(self._task))
 
     async def read(self, path: str, *, limit: int = OUTPUT_LIMIT) -> bytes | None:
         return None
@@ -143,14 +166,31 @@ class PaperSandbox:
 class PaperShell:
     """Implements harbor_tasks.sandbox.Shell."""
 
-    def __init__(self, files: Files, workdir: str) -> None:
-        self._files, self._workdir = files, workdir
+    def __init__(self, files: Files, workdir: str, hear: Callable[[str], None]) -> None:
+        self._files, self._workdir, self._hear = files, workdir, hear
 
     async def run(self, command: str, *, timeout_s: float) -> Output:
+        self._hear(command)
         return _output(printed(command, self._files, self._workdir))
 
     async def close(self) -> None:
         pass
+
+
+def _write_copy(target: Path, left: frozenset[str], known: frozenset[str]) -> None:
+    """Files whose diff against a copy of before, when nothing was `left`, has the lines `left`."""
+    target.mkdir(parents=True)
+    removed = [line[1:] for line in sorted(known - left) if line.startswith("-")]
+    added = [line[1:] for line in sorted(left) if line.startswith("+")]
+    (target / "removed").write_text(_text(removed), encoding="utf-8")
+    for start in range(0, len(added), _LINES_A_FILE):
+        (target / f"added-{start}").write_text(_text(added[start : start + _LINES_A_FILE]), encoding="utf-8")
+    for number, line in enumerate(sorted(left)):
+        if found := _BINARY.fullmatch(line):
+            path = target / found["name"]
+            if path.is_relative_to(target) and ".." not in path.parts:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(b"\0%d" % number)
 
 
 def _lines(quoted: str, files: Files) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.simulated import recognition
+from agents.simulated.attempt import RUN, write_commands
 from agents.simulated.catalogue import Catalogue, KnownTask
 from agents.simulated.conversation import COMMAND_TOOL, Request, Said, Tool, Transcript
 from agents.simulated.dice import Dice
@@ -18,6 +19,8 @@ from agents.simulated.persona import Persona, Reviewing, load_personas
 from agents.simulated.play import respond
 from agents.simulated.recognition import changed_files, recognised
 from agents.verdict import Verdict
+from experiments.changes import Changes
+from experiments.paper_sandbox import PaperBackend
 from harbor_tasks.format import Task
 from harbor_tasks.tree_diff import NOTHING
 from tests.known_diffs import TASKS, diff_after, scripts_of
@@ -161,6 +164,19 @@ async def test_scripts_of_which_nothing_was_learned_are_told_apart_by_their_own_
     finally:
         recognition._marks.cache_clear()
     assert {script.read_bytes() for script in told} == {found.content for found in told.values() if found}
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+async def test_a_rehearsal_shows_its_reviewers_which_script_was_played(task: Task) -> None:
+    for script in scripts_of(task):
+        async with PaperBackend().start(task) as sandbox, Changes.since_now(sandbox) as changes:
+            assert await changes.diff() == NOTHING
+            shell = await sandbox.shell()
+            for command in (*write_commands(script.read_bytes(), 6), RUN):
+                await shell.run(command, timeout_s=1)
+            found = recognised(known(task), await changes.diff())
+        assert found is not None
+        assert found.content == script.read_bytes()
 
 
 def test_with_tools_a_reviewer_looks_first_and_changes_nothing() -> None:

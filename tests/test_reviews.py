@@ -41,9 +41,11 @@ async def review(book: TrialJournal, *verdicts: Verdict, ends: bool = True) -> N
         call = sent(book.trial_id, book.attempt, turn, now, blocks=2 * turn + 2)
         await book.sent(call)
         book.ended(ended(call, usage_of_turn(turn, expired=False)))
+        book.message("solo", 0, 2 * turn + 2, "assistant", [{"type": "tool_use"}], f"assistant {turn}", 500)
         now += timedelta(seconds=20)
         book.handover("reviewer", VERDICT.handover(verdict, "t"), now, call.key)
     if not ends:
+        book.message("solo", 0, 2 * len(verdicts) + 1, "user", "more", "more", 1_500)
         # What was noted before it is on the disk once it is.
         await book.sent(sent(book.trial_id, book.attempt, len(verdicts), now, blocks=2 * len(verdicts) + 2))
     else:
@@ -126,7 +128,7 @@ async def test_show_prints_each_verdict_with_its_findings(tmp_path: Path, capsys
     path = tmp_path / "x.duckdb"
     store = Store(path)
     store.register(PLAN, MODELS)
-    store.merge([await events(tmp_path / "one.jsonl", REJECT, APPROVE)])
+    assert store.merge([await events(tmp_path / "one.jsonl", REJECT, APPROVE)]) == []
     with pytest.raises(SystemExit) as end:
         main(["show", TRIAL, "--db", str(path)])
     shown, wrong = capsys.readouterr()

@@ -59,6 +59,16 @@ def recognised(task: KnownTask, diff: str) -> Script | None:
     return near[0] if len(near) == 1 and best <= len(found) / 2 else None
 
 
+def left_by(task: str, script: bytes) -> frozenset[str]:
+    """The lines of a diff that a script of the task would be recognised by."""
+    return _learned(task).get(digest(script)) or _written(script)
+
+
+def learned_lines(task: str) -> frozenset[str]:
+    """All lines of diffs that were learned of a task's scripts."""
+    return frozenset[str]().union(*_learned(task).values())
+
+
 @lru_cache(maxsize=256)
 def _marks(scripts: tuple[Script, ...], task: str) -> tuple[Sequence[frozenset[str]], bool]:
     """Each script's lines, and whether they were learned."""

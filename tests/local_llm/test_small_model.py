@@ -1,5 +1,5 @@
-"""A real model in the loop: solo and planner_worker do a one-file task over two protocols, and every count that is
-stored is held against the server's own.
+"""A real model in the loop: solo, planner_worker and worker_reviewer do a one-file task over two protocols, and every
+count that is stored is held against the server's own.
 
 Opt-in (`make test-local-llm`): it fetches half a gigabyte once. Nothing here asserts on speed, and no more is asked of
 the model than its one file.
@@ -57,6 +57,12 @@ arms:
     roles:
       planner: {{model: small-{protocol}, temperature: 0}}
       worker: {{model: small-{protocol}, temperature: 0}}
+  - name: reviewed-{protocol}
+    topology: worker_reviewer
+    parameters: {{rounds: 1, tools: false}}
+    roles:
+      worker: {{model: small-{protocol}, temperature: 0}}
+      reviewer: {{model: small-{protocol}, temperature: 0, max_turns: 2}}
 """
 COMMAND = f"cd /app && echo '{CONTENT}' > hello.txt && cat next.txt"
 """What a model of this size can be brought to do: to repeat a command that it is told."""
@@ -154,7 +160,9 @@ def _run(folder: Path, protocol: str) -> "subprocess.CompletedProcess[str]":
 def test_every_arm_is_run_to_a_score_by_a_real_model(ran: Ran) -> None:
     assert ran.code == 0, ran.said
     trials = ran.rows("SELECT arm, outcome FROM trials ORDER BY arm")
-    assert [trial["arm"] for trial in trials] == ["pair-chat", "pair-messages", "solo-chat", "solo-messages"]
+    assert [trial["arm"] for trial in trials] == [
+        f"{arm}-{protocol}" for arm in ("pair", "reviewed", "solo") for protocol in ("chat", "messages")
+    ]
     assert {trial["outcome"] for trial in trials} <= {"passed", "failed"}, ran.said
 
 
