@@ -24,6 +24,8 @@ class CallFact:
     is the size of the request. `billed_usd` is the provider's own bill. `card` holds the prices as they were for this
     call, its tier and region worked in. `beside` is what was billed beside `tokens`, priced. Times are aware.
     `settled`: a bill told afterwards, and wholly, what the call cost: nothing of it is open, however it ended.
+    `marks_known`: the request was laid out here, with a breakpoint within whatever is longer than its cache looks back.
+    False: it comes from somebody else's log, and what lies that far before its end may have been out of reach.
     """
 
     key: str
@@ -44,6 +46,7 @@ class CallFact:
     beside: Sequence[Line] = ()
     read_untold: bool = False
     settled: bool = False
+    marks_known: bool = True
 
     @property
     def served(self) -> bool:

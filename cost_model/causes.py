@@ -42,7 +42,8 @@ BELOW_MINIMUM: Cause = "below_minimum"
 """The prompt, or the part of it that was sent before, is too short for the provider to cache."""
 
 UNCACHEABLE: Cause = "uncacheable"
-"""Nothing is ever cached here, or the rest is smaller than the steps in which the cache reads."""
+"""Could not be read: nothing is ever cached here, the rest is smaller than the steps in which the cache reads, or its
+end lies more blocks back than the cache looks."""
 
 OUTPUT: Cause = "output"
 """What the model wrote. Not a cause of the prompt; it stands here so that every charge has one."""

@@ -18,6 +18,7 @@ def _anthropic(minimum_tokens: int) -> CachePolicy:
         lifetimes={"5m": timedelta(minutes=5), "1h": timedelta(hours=1)},
         default_lifetime="5m",
         minimum_tokens=minimum_tokens,
+        look_back_blocks=20,
         write_class={"5m": "cache_write_5m", "1h": "cache_write_1h"},
     )
 
@@ -60,6 +61,7 @@ _ALL = (
         minimum_tokens=1024,
         multiple=128,
     ),
+    # Matches are exact, at breakpoints; no look back is stated.
     CachePolicy(
         name="openai-30m",
         matching="breakpoints",
@@ -111,6 +113,7 @@ _ALL = (
         lifetimes={"5m": timedelta(minutes=5)},
         default_lifetime="5m",
         minimum_tokens=1024,
+        look_back_blocks=20,
         write_class={"5m": "cache_write_5m"},
     ),
     # Where no part is marked. Earlier pages stated a minimum of 256; the latest says 1,024. Steps assumed.

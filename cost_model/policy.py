@@ -15,6 +15,7 @@ class CachePolicy:
     that its writes are billed as; an empty mapping means that writes are free and a miss is plain input.
     No lifetimes at all: nobody states one, and entries live until they are evicted.
     `minimum_tokens`: a shorter prompt is never cached. `multiple`: reads come in steps of so many tokens (1: exact).
+    `look_back_blocks`: a breakpoint finds no entry that ends more content blocks before it; None: no such limit is stated.
     """
 
     name: str
@@ -24,6 +25,7 @@ class CachePolicy:
     sliding: bool = True
     minimum_tokens: int = 0
     multiple: int = 1
+    look_back_blocks: int | None = None
     write_class: Mapping[str, str] = field(default_factory=dict)
 
     def lifetime(self, name: str | None) -> timedelta | None:

@@ -9,8 +9,9 @@ A prompt of T tokens:
 R is what the provider read. D is what some earlier call to the same model had sent before, block by block the same (up
 to the last breakpoint, where a cache reads at breakpoints only). L is how long the lane's last prompt was. The miss
 between R and D is, the first that holds: below_minimum (D is too short to be cached), expiry_rebuild (nobody touched D
-for longer than its lifetime), race (the call that wrote D had not begun to answer), uncacheable (less than one step of
-the cache), else eviction. A prompt too short for the cache is below_minimum behind R; without a cache, uncacheable.
+for longer than its lifetime), race (the call that wrote D had not begun to answer), uncacheable (D ends more blocks
+before the prompt's end than the cache looks back, and whether a breakpoint lay between is not known; or less than one
+step of the cache), else eviction. A prompt too short for the cache is below_minimum behind R; without a cache, uncacheable.
 
 A call whose blocks nobody kept is split by its counts: see `cost_model.stored`.
 """
@@ -74,7 +75,7 @@ def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[
         readable = min(sent_before.tokens, total - 1) if call.policy.matching == "prefix" else sent_before.tokens
         cause = _why_missed(call, path, depth, readable - read, sent_before.tokens)
         stretches.append(Stretch(cause, sent_before.tokens, sent_before.estimated))
-        if cause in (RACE, UNCACHEABLE):
+        if cause == RACE or (cause == UNCACHEABLE and not _out_of_reach(call, path, depth)):
             # What the earlier call wrote stands: in a race it comes first, and a rest below a step was not rewritten.
             kept = depth
     before = _lane_length(call, lane, total)
@@ -105,9 +106,18 @@ def _why_missed(call: CallFact, path: Path, depth: int, missed: int, sent_before
         return EXPIRY_REBUILD
     if write.readable_at is not None and write.readable_at > call.requested_at:
         return RACE
-    if missed < call.policy.multiple:
+    if missed < call.policy.multiple or _out_of_reach(call, path, depth):
         return UNCACHEABLE
     return EVICTION
+
+
+def _out_of_reach(call: CallFact, path: Path, depth: int) -> bool:
+    """Whether the end of the first `depth` blocks lies further back than a breakpoint at the prompt's end looks.
+
+    A block of ours is at least one content block, so what is too far by ours surely is.
+    """
+    reach = call.policy.look_back_blocks
+    return not call.marks_known and reach is not None and len(path) - depth > reach
 
 
 def _lane_length(call: CallFact, lane: LaneState, total: int) -> Length:

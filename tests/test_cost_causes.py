@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 from cost_model.policies import POLICIES
 from cost_model.scope import explain
@@ -228,3 +229,42 @@ def test_a_miss_is_crossed_with_the_classes_by_position() -> None:
         ("cache_write_5m", "growth", 700, "arithmetic"),
         ("input", "growth", 300, "reported"),
     ]
+
+
+GROWN = " ".join(f"turn{number}" for number in range(40))
+"""Forty blocks."""
+
+
+def test_what_ends_further_back_than_the_cache_looks_could_not_be_read_and_is_no_eviction() -> None:
+    def missed(grown: int, *, marks_known: bool, **more: Any) -> tuple[dict[str, int], Decimal]:
+        longer = " ".join(["head", *GROWN.split()[:grown]])
+        calls = [
+            call(0, "head", wrote(5000), marks_known=marks_known, **more),
+            call(10, longer, wrote(7500), marks_known=marks_known, **more),
+        ]
+        second = explain(calls)[1]
+        return causes(second), second.excess_usd
+
+    evicted = ({"eviction": 5000, "growth": 2500}, Decimal("0.024"))
+    assert missed(20, marks_known=False) == evicted
+    assert missed(21, marks_known=False) == ({"uncacheable": 5000, "growth": 2500}, Decimal(0))
+    # Who lays out the request marks within it, and a cache that states no look back has none to blame.
+    assert missed(21, marks_known=True) == evicted
+    assert missed(21, marks_known=False, policy=replace(ANTHROPIC, look_back_blocks=None)) == evicted
+
+
+def test_a_prefix_out_of_reach_was_written_anew_and_its_clock_starts_with_that() -> None:
+    rigid = replace(ANTHROPIC, sliding=False)
+    prompts = [(0, "head"), (200, f"head {GROWN}"), (400, f"head {GROWN} more")]
+    calls = [call(at, sent, wrote(5000 + at), policy=rigid, marks_known=False) for at, sent in prompts]
+    explained = explain(calls)
+    assert causes(explained[1]) == {"uncacheable": 5000, "growth": 200}
+    assert causes(explained[2]) == {"eviction": 5200, "growth": 200}
+
+
+def test_an_expiry_and_a_race_are_told_before_the_look_back() -> None:
+    first, far = call(0, "head", wrote(5000)), call(301, f"head {GROWN}", wrote(7500), marks_known=False)
+    assert causes(explain([first, far])[1]) == {"expiry_rebuild": 5000, "growth": 2500}
+    slow = call(0, "head", wrote(5000), first_token_s=400)
+    near = call(10, f"head {GROWN}", wrote(7500), marks_known=False)
+    assert causes(explain([slow, near])[1]) == {"race": 5000, "growth": 2500}

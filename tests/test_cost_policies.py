@@ -5,6 +5,8 @@ from decimal import Decimal
 
 import pytest
 
+from agents.clients.caching import LOOK_BACK
+from agents.simulated.prefix_cache import LOOKBACK
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.policy import CachePolicy
 from cost_model.prices import PriceBook
@@ -29,6 +31,13 @@ def test_a_policy_is_consistent(policy: CachePolicy) -> None:
         assert (policy.default_lifetime, policy.lifetime(None)) == (None, None)
     assert policy.multiple >= 1
     assert policy.matching != "none" or charged_classes(policy) == ("input", "output")
+
+
+def test_the_look_back_is_declared_where_it_is_stated_as_the_client_and_the_simulated_cache_have_it() -> None:
+    declared = {name: policy.look_back_blocks for name, policy in POLICIES.items() if policy.look_back_blocks}
+    names = ("anthropic-512", "anthropic-1024", "anthropic-2048", "anthropic-4096", "qwen-explicit")
+    assert declared == dict.fromkeys(names, 20)
+    assert LOOK_BACK == LOOKBACK == 20
 
 
 @pytest.mark.parametrize(

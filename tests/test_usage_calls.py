@@ -204,6 +204,21 @@ def test_blocks_tell_a_shared_head_and_an_altered_prompt_which_counts_cannot(
     assert made["warnings"] == ["1 of the calls of lane 'a' have no blocks: all of it is explained by counts and times"]
 
 
+@pytest.mark.parametrize(("grown", "cause"), [(20, "eviction"), (21, "uncacheable"), (60, "uncacheable")])
+def test_a_log_whose_lane_outgrew_the_look_back_in_one_go_shows_no_eviction(
+    grown: int, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = {**USAGE, "cache_creation_input_tokens": 5000 + 100 * grown}
+    sent = [["head", 5000], *([f"turn {number}", 100] for number in range(grown))]
+    lines = [
+        {**LINE, "key": "1", "blocks": sent[:1]},
+        {**LINE, "key": "2", "blocks": sent, "usage": usage, "requested_at": "2026-11-24T12:00:10Z"},
+    ]
+    second = told(capsys, tmp_path / "x.jsonl", lines)["calls"][1]
+    assert prompt_causes(second) == {cause: 5000, "growth": 100 * grown}
+    assert (second["excess_usd"] == "0") == (cause == "uncacheable")
+
+
 def test_the_lifetime_is_the_lines_own_then_what_was_billed_then_the_one_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

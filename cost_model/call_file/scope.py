@@ -232,6 +232,7 @@ def _fact(
         prompt=line.blocks,
         prompt_bytes=line.prompt_bytes or sum(block.size for block in line.blocks),
         max_output_tokens=line.max_output_tokens,
+        marks_known=False,
     )
 
 
