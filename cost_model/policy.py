@@ -15,7 +15,7 @@ class CachePolicy:
     that its writes are billed as; an empty mapping means that writes are free and a miss is plain input.
     No lifetimes at all: nobody states one, and entries live until they are evicted.
     `minimum_tokens`: a shorter prompt is never cached. `multiple`: reads come in steps of so many tokens (1: exact).
-    `look_back_blocks`: a breakpoint finds no entry that ends more content blocks before it; None: no such limit is stated.
+    `look_back_blocks`: a breakpoint finds no entry that ends more content blocks before it; None: no limit is stated.
     """
 
     name: str

@@ -9,9 +9,10 @@ A prompt of T tokens:
 R is what the provider read. D is what some earlier call to the same model had sent before, block by block the same (up
 to the last breakpoint, where a cache reads at breakpoints only). L is how long the lane's last prompt was. The miss
 between R and D is, the first that holds: below_minimum (D is too short to be cached), expiry_rebuild (nobody touched D
-for longer than its lifetime), race (the call that wrote D had not begun to answer), uncacheable (D ends more blocks
-before the prompt's end than the cache looks back, and whether a breakpoint lay between is not known; or less than one
-step of the cache), else eviction. A prompt too short for the cache is below_minimum behind R; without a cache, uncacheable.
+for longer than its lifetime), race (the call that wrote D had not begun to answer), uncacheable (less than one step of
+the cache; or D ends more blocks before the prompt's end than the cache looks back, and whether a breakpoint lay between
+is not known), else eviction. Where the lane's last prompt was too short to be cached, D to L is below_minimum: nothing
+of it can have been lost. A prompt too short for the cache is below_minimum behind R; without a cache, uncacheable.
 
 A call whose blocks nobody kept is split by its counts: see `cost_model.stored`.
 """
@@ -80,7 +81,9 @@ def split(call: CallFact, tokens: Tokens, lane: LaneState, path: Path) -> tuple[
             kept = depth
     before = _lane_length(call, lane, total)
     if before.tokens > stretches[-1].end:
-        stretches.append(Stretch(CHANGE_REBUILD, min(before.tokens, total), before.estimated))
+        # What was too short to be cached was never stored: whatever was altered in it cost nothing.
+        altered: Cause = BELOW_MINIMUM if before.tokens < call.policy.minimum_tokens else CHANGE_REBUILD
+        stretches.append(Stretch(altered, min(before.tokens, total), before.estimated))
     stretches.append(Stretch(GROWTH if lane.served else FIRST_WRITE, total))
     return stretches, kept
 

@@ -7,11 +7,12 @@ call left in the cache is what it read and what it was billed as written (where 
        hit      a miss of what    never stored:      growth, or
                 was stored        uncacheable        first_write
 
-The miss between R and S is, the first that holds: expiry_rebuild (the lifetime of that part was over), race (the call
-that wrote it had not begun to answer), below_minimum, uncacheable (less than one step of the cache). Else two causes
-are left that only the content could tell apart, and the likelier is taken: change_rebuild where some of it was read (a
-cache keeps what lies before an altered place), eviction where nothing was. A prompt that became shorter than the
-lane's last one was altered: change_rebuild behind R.
+What was never stored is below_minimum where the lane's last prompt was too short to be cached. The miss between R and S
+is, the first that holds: below_minimum (S is too short), expiry_rebuild (the lifetime of that part was over), race (the
+call that wrote it had not begun to answer), below_minimum (that part alone is too short), uncacheable (less than one
+step of the cache). Else two causes are left that only the content could tell apart, and the likelier is taken:
+change_rebuild where some of it was read (a cache keeps what lies before an altered place), eviction where nothing was.
+A prompt that became shorter than the lane's last one was altered: change_rebuild from R to S.
 
 What cannot be seen here: that lanes share a head (the first write of each is a first_write, never a race), and that a
 breakpoint was too many blocks away to be found (an eviction).
@@ -84,7 +85,8 @@ class Stored:
         if before is None:
             return [*stretches, Stretch(FIRST_WRITE, total)]
         if total < before.tokens:
-            return [*stretches, Stretch(CHANGE_REBUILD, total)]
+            lost = Stretch(CHANGE_REBUILD, min(self.end, total))
+            return [*stretches, *([lost] if lost.end > read else []), Stretch(UNCACHEABLE, total)]
         reach = min(max(before.tokens, self.end, read), total)
         for segment in self.segments:
             if segment.end > stretches[-1].end:
@@ -94,7 +96,8 @@ class Stored:
                     break
                 stretches.append(Stretch(cause, min(segment.end, total)))
         if reach > stretches[-1].end:
-            stretches.append(Stretch(UNCACHEABLE, reach, before.estimated))
+            never = BELOW_MINIMUM if before.tokens < call.policy.minimum_tokens else UNCACHEABLE
+            stretches.append(Stretch(never, reach, before.estimated))
         return [*stretches, Stretch(GROWTH, total)]
 
     def take(self, call: CallFact, tokens: Tokens) -> None:
@@ -128,6 +131,8 @@ class Stored:
 
     def _why_missed(self, segment: Segment, call: CallFact, read: int, total: int) -> Cause:
         at, policy = call.requested_at, call.policy
+        if self.end < policy.minimum_tokens:
+            return BELOW_MINIMUM
         if self._expired(segment, at, policy):
             return EXPIRY_REBUILD
         if _unreadable(segment, at):

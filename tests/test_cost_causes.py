@@ -268,3 +268,12 @@ def test_an_expiry_and_a_race_are_told_before_the_look_back() -> None:
     slow = call(0, "head", wrote(5000), first_token_s=400)
     near = call(10, f"head {GROWN}", wrote(7500), marks_known=False)
     assert causes(explain([slow, near])[1]) == {"race": 5000, "growth": 2500}
+
+
+def test_altering_a_prompt_that_was_too_short_to_be_cached_has_no_excess() -> None:
+    first = call(0, "head a", Tokens(input=900))
+    changed = explain([first, call(5, "other a b c", wrote(2000))])[1]
+    assert causes(changed) == {"below_minimum": 900, "growth": 1100}
+    assert changed.excess_usd == 0
+    cached = explain([call(0, "head a", wrote(1100)), call(5, "other a b c", wrote(2000))])[1]
+    assert causes(cached) == {"change_rebuild": 1100, "growth": 900}

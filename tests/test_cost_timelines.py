@@ -110,6 +110,18 @@ def test_a_prompt_that_became_shorter_was_altered() -> None:
     assert imported(call(0, "", wrote(150_000)), compacted)[1] == {"hit": 15_000, "change_rebuild": 5000}
 
 
+def test_a_shorter_prompt_lost_no_more_than_was_stored() -> None:
+    unmarked = explain(without_blocks([call(0, "", Tokens(input=150_000)), call(9, "", Tokens(input=20_000))]))[1]
+    assert causes(unmarked) == {"uncacheable": 20_000}
+    assert unmarked.excess_usd == 0
+    partly = call(0, "", Tokens(input=100_000, cache_write_5m=8000))
+    assert imported(partly, call(9, "", wrote(15_000, read=5000)))[1] == {
+        "hit": 5000,
+        "change_rebuild": 3000,
+        "uncacheable": 12_000,
+    }
+
+
 def test_a_call_that_overtook_the_answer_to_the_one_that_wrote_lost_a_race() -> None:
     slow = call(0, "", wrote(5000), first_token_s=9)
     assert imported(slow, call(2, "", wrote(5200)))[1] == {"race": 5000, "growth": 200}
@@ -119,7 +131,7 @@ def test_a_call_that_overtook_the_answer_to_the_one_that_wrote_lost_a_race() -> 
 
 def test_minimum_and_steps_of_a_cache_are_honoured_without_blocks() -> None:
     assert imported(call(0, "", Tokens(input=1000)), call(5, "", wrote(1200)))[1] == {
-        "uncacheable": 1000,
+        "below_minimum": 1000,
         "growth": 200,
     }
     assert imported(call(0, "", Tokens(input=900), policy=OPENAI), call(5, "", Tokens(input=1500), policy=OPENAI)) == [
@@ -130,6 +142,13 @@ def test_minimum_and_steps_of_a_cache_are_honoured_without_blocks() -> None:
         call(at, "", Tokens(cache_read=read, input=1500 - read + at), policy=OPENAI) for at, read in ((0, 0), (9, 1408))
     ]
     assert imported(*stepped)[1] == {"hit": 1408, "uncacheable": 92, "growth": 9}
+
+
+def test_what_was_too_short_to_be_stored_cannot_have_expired() -> None:
+    calls = [call(at, "", Tokens(input=900 + at), policy=OPENAI) for at in (0, 601)]
+    late = explain(without_blocks(calls))[1]
+    assert causes(late) == {"below_minimum": 900, "growth": 601}
+    assert late.excess_usd == 0
 
 
 def test_a_call_without_usage_keeps_the_clock_running_and_hides_no_length() -> None:
