@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from cost_model.errors import PriceMissing
 from cost_model.policy import CachePolicy
 from cost_model.price_card import PriceCard
 from cost_model.tokens import Tokens
@@ -36,10 +37,14 @@ def settle_untold(tokens: Tokens, *, lifetime: str | None, card: PriceCard) -> T
     if not tokens.cache_write_unknown:
         return tokens
     general = "cache_write_unknown" in card.usd_per_mtok
+    priced = [each for each in LIFETIMES if f"cache_write_{each}" in card.usd_per_mtok]
     if lifetime is None:
-        priced = (each for each in LIFETIMES if f"cache_write_{each}" in card.usd_per_mtok)
-        lifetime = None if card.free else next(priced, None)
-    if lifetime is None or (card.lacking([f"cache_write_{lifetime}"]) and general):
+        lifetime = None if card.free else next(iter(priced), None)
+    elif priced and lifetime not in priced:
+        raise PriceMissing(
+            f"{card.ref} has no price of a cache write for {lifetime} (cache_write_{lifetime}), but for {', '.join(priced)}"
+        )
+    if lifetime is None or (general and not priced):
         return tokens
     name = f"cache_write_{lifetime}"
     card.price(name, 0)

@@ -17,6 +17,7 @@ from cost_model.prices import PriceBook
 from cost_model.tokens import BESIDE, CLASSES, Tokens
 from cost_model.usage import SHAPES, read_usage, recognise
 from cost_model.usage.lines import PricedUsage, book_usage, price_usage
+from cost_model.writes import settle_untold
 
 AT = datetime(2026, 11, 24, 12, tzinfo=UTC)
 BOOK = PriceBook()
@@ -303,6 +304,26 @@ def test_a_write_of_untold_lifetime_has_the_price_of_the_one_asked_for(asked: st
     assert made.usd == Decimal(usd)
     assert made.tokens.cache_write_unknown == 0
     assert any("lifetime" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "model", "has"),
+    [
+        ("12h", "claude-opus-5-5", "5m, 1h"),
+        ("30m", "claude-opus-5-5", "5m, 1h"),
+        ("12h", "kimi-k3", "5m, 1h"),
+        ("5m", "gpt-6.1-sol", "30m, 12h"),
+    ],
+)
+def test_a_lifetime_that_the_model_does_not_price_is_refused_with_those_that_it_does(
+    asked: str, model: str, has: str
+) -> None:
+    raw = {"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": {"cache_write_tokens": 10}}
+    with pytest.raises(PriceMissing, match=f"{model} .*cache_write_{asked}.*for {has}$"):
+        priced(raw, model, lifetime=asked)
+    general = PriceCard("own", "a file", None, None, dict.fromkeys(("input", "cache_write_unknown"), Decimal(2)))
+    one_for_all = settle_untold(Tokens(cache_write_unknown=10), lifetime=asked, card=general)
+    assert one_for_all == Tokens(cache_write_unknown=10)
 
 
 def test_a_lifetime_that_has_no_price_is_an_error() -> None:
