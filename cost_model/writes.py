@@ -41,9 +41,8 @@ def settle_untold(tokens: Tokens, *, lifetime: str | None, card: PriceCard) -> T
     if lifetime is None:
         lifetime = None if card.free else next(iter(priced), None)
     elif priced and lifetime not in priced:
-        raise PriceMissing(
-            f"{card.ref} has no price of a cache write for {lifetime} (cache_write_{lifetime}), but for {', '.join(priced)}"
-        )
+        missing = f"for {lifetime} (cache_write_{lifetime}), but for {', '.join(priced)}"
+        raise PriceMissing(f"{card.ref} has no price of a cache write {missing}")
     if lifetime is None or (general and not priced):
         return tokens
     name = f"cache_write_{lifetime}"

@@ -329,3 +329,33 @@ def test_a_bill_in_ticks_is_brought_to_dollars() -> None:
 def test_a_bill_that_is_no_amount_of_money_is_refused(value: object) -> None:
     with pytest.raises(UsageError, match="cost"):
         billed_usd({"cost": value})
+
+
+BOTH_NAMES = {"input_tokens": 100, "output_tokens": 50, "prompt_tokens": 100, "completion_tokens": 50}
+
+
+def test_a_count_under_two_names_may_differ_by_what_was_cached_or_thought_and_by_nothing_else() -> None:
+    for agreed in (
+        {},
+        {"input_tokens": 0, "output_tokens": 0},
+        {"input_tokens": 80, "cache_read_input_tokens": 20},
+        {"completion_tokens": 30, "total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 20}},
+    ):
+        read, complaint = read_told({**BOTH_NAMES, **agreed})
+        assert complaint is None
+        assert (read.tokens.prompt, read.tokens.output) == (100, 50)
+    for name, other in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")):
+        with pytest.raises(UsageError, match=rf"{name} \(7\) and {other} .* disagree"):
+            read_told({**BOTH_NAMES, name: 7})
+    with pytest.raises(UsageError, match="candidates_token_count"):
+        read_told({"promptTokenCount": 10, "candidatesTokenCount": 5, "candidates_token_count": 6})
+
+
+@pytest.mark.parametrize("told", ["yes", "false", 1, 0, []])
+def test_whose_key_was_used_is_yes_or_no_and_nothing_else(told: object) -> None:
+    bill = {"prompt_tokens": 10, "completion_tokens": 2, "cost": 0.5, "is_byok": told}
+    with pytest.raises(UsageError, match="is_byok must be true or false"):
+        billed_usd(bill)
+    with pytest.raises(UsageError, match="is_byok must be true or false"):
+        billed_usd({"native_tokens_prompt": 10, "total_cost": 0.5, "is_byok": told})
+    assert billed_usd({**bill, "is_byok": None}) == billed_usd({**bill, "is_byok": False}) == Decimal("0.5")

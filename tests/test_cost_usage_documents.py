@@ -338,3 +338,11 @@ def test_a_mistake_names_its_source_and_its_call(
     with pytest.raises(SystemExit, match="2"):
         main(["usage", "-", "--model", "self-hosted"])
     assert capsys.readouterr().err.startswith("fullchain: standard input: is closed")
+
+
+def test_two_values_under_one_name_contradict_each_other_and_the_same_twice_does_not() -> None:
+    assert parse('{"input_tokens": 10, "input_tokens": 10}') == {"input_tokens": 10}
+    for twice in ('"input_tokens": 20, "input_tokens": 10', '"input_tokens": true, "input_tokens": 1'):
+        for text in (f'{{"usage": {{{twice}}}}}', f'{{"usage": null}}\n{{"a": [{{{twice}}}]}}', f"data: {{{twice}}}\n"):
+            with pytest.raises(DocumentError, match="'input_tokens' stands twice in one object"):
+                parse(text)

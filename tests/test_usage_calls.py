@@ -423,3 +423,13 @@ def test_a_chain_as_lines_is_explained_as_the_ledger_explains_it(
     _, expired = chain(slower, tmp_path, capsys)
     assert len(expired) == 3
     assert all(sum(held["seconds"] for held in one["held"]) == pytest.approx(one["idle_s"]) for one in expired)
+
+
+def test_a_name_that_comes_twice_with_two_values_is_an_error_that_names_the_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(text_of([LINE])[:-1].rstrip() + "\n" + text_of([LINE]).strip()[:-1] + ', "role": "worker"}\n')
+    code, _, err = ran(capsys, "usage", "--calls", str(path))
+    assert code == 2
+    assert "line 2: 'role' stands twice in one object, as 'planner' and as 'worker'" in err

@@ -16,6 +16,7 @@ from cost_model.prompt import PromptBlock
 from cost_model.usage import SHAPES
 from cost_model.usage.document import FoundCall, calls_in
 from cost_model.usage.fields import MOST_TOKENS, shown
+from cost_model.usage.json_objects import load_json
 
 FIELDS: Mapping[str, str] = {
     "role": "who called; text",
@@ -187,7 +188,9 @@ class _Fields:
 
 def _record(line: int, text: str) -> Mapping[str, object]:
     try:
-        record = json.loads(text, parse_float=Decimal, parse_constant=_no_number)
+        record = load_json(text, constant=_no_number)
+    except DocumentError as error:
+        raise DocumentError(f"line {line}: {error}") from None
     except (ValueError, RecursionError, ArithmeticError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting without end"
         raise DocumentError(f"line {line}: is not valid JSON ({reason}); each line is one call") from None

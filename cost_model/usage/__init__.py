@@ -65,6 +65,7 @@ def read_usage(raw: Mapping[str, object], api: str | None = None) -> Reading:
                 f"has the fields of {shapes[0].NAME} and of {shape.NAME}, and they disagree: {first.tokens} against "
                 f"{other.tokens}"
             )
+    _refuse_two_counts(usage, first.tokens)
     if first.tokens.prompt + first.tokens.output > MOST_TOKENS:
         raise usage.error(f"more than {MOST_TOKENS:,} tokens in one call")
     return Reading(
@@ -114,6 +115,28 @@ def normalise(flavour: str, raw: Mapping[str, object]) -> Tokens:
             "tokens of its model"
         )
     return counted.tokens
+
+
+def _refuse_two_counts(usage: UsageFields, tokens: Tokens) -> None:
+    """Gateways send a count under both of its names. Both must tell of the same tokens, with or without what was
+    cached or thought; zeros for both of a pair of names are what some fill in for fields that they do not use."""
+    if not ("input_tokens" in usage.raw or "output_tokens" in usage.raw):
+        return
+    if not ("prompt_tokens" in usage.raw or "completion_tokens" in usage.raw):
+        return
+    apis = [(usage.count(prompt), usage.count(output)) for prompt, output in _NAMES]
+    if (0, 0) in apis:
+        return
+    prompts = (tokens.prompt, tokens.input, tokens.prompt - tokens.cache_read)
+    outputs = (tokens.output, tokens.output - tokens.reasoning)
+    by_name = zip(zip(*_NAMES, strict=True), zip(*apis, strict=True), (prompts, outputs), strict=True)
+    for names, counts, readings in by_name:
+        told = [count for count in counts if count is not None]
+        if len(set(told)) > 1 and not set(told) <= set(readings):
+            raise usage.error(f"{names[0]} ({counts[0]}) and {names[1]} ({counts[1]}) disagree")
+
+
+_NAMES = (("input_tokens", "output_tokens"), ("prompt_tokens", "completion_tokens"))
 
 
 def _count(shape: Shape, usage: UsageFields) -> Counted:

@@ -46,7 +46,7 @@ def bill(raw: Mapping[str, object]) -> Bill | None:
     if not isinstance(details, Mapping):
         details = {}
     output = _amount(raw, details, "upstream_inference_completions_cost")
-    if raw.get("is_byok") is not True:
+    if not _own_key(raw):
         return Bill(cost, output_usd=output)
     upstream = _amount(raw, details, "upstream_inference_cost")
     if upstream is None:
@@ -61,12 +61,22 @@ def _generation(raw: Mapping[str, object]) -> Bill | None:
         return None
     if len(set(told)) > 1:
         raise UsageError(f"usage: total_cost ({told[0]}) and usage ({told[1]}) disagree", raw)
-    upstream = _amount(raw, raw, "upstream_inference_cost") if raw.get("is_byok") is True else None
-    if raw.get("is_byok") is True and upstream is None:
+    own_key = _own_key(raw)
+    upstream = _amount(raw, raw, "upstream_inference_cost") if own_key else None
+    if own_key and upstream is None:
         raise UsageError("usage: is_byok without upstream_inference_cost, so the bill is not known", raw)
     difference = _amount(raw, raw, "usage_cache", signed=True)
     saving = None if difference is None else -difference
     return Bill(told[0] + (upstream or 0), cache_saving_usd=saving)
+
+
+def _own_key(raw: Mapping[str, object]) -> bool:
+    """Whether the caller's own key was used. What is neither yes nor no must not pass for no: half the bill hangs on
+    it."""
+    told = raw.get("is_byok")
+    if told is not None and not isinstance(told, bool):
+        raise UsageError(f"usage: is_byok must be true or false, not {shown(told)}", raw)
+    return told is True
 
 
 def _amount(

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 
 from cost_model.errors import DocumentError
 from cost_model.usage import recognise
 from cost_model.usage.fields import shown
+from cost_model.usage.json_objects import load_json
 from cost_model.usage.stream import BESIDE_USAGE, Stream, kind_of
 
 MOST_CALLS = 1_000_000
@@ -76,7 +76,9 @@ def parse(text: str) -> object:
 
 def _json(text: str, where: str) -> object:
     try:
-        return json.loads(text, parse_float=Decimal)
+        return load_json(text)
+    except DocumentError as error:
+        raise DocumentError(f"{where}: {error}") from None
     except (ValueError, RecursionError, ArithmeticError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting without end"
         place = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) and error.lineno > 1 else ""

@@ -58,5 +58,7 @@ def _traffic(usage: UsageFields) -> dict[str, str]:
 
 def _count(usage: UsageFields, wire: str, python: str) -> int | None:
     """A field by its name on the wire or the one that Google's Python library gives it."""
-    told = usage.count(wire)
-    return usage.count(python) if told is None else told
+    told, other = usage.count(wire), usage.count(python)
+    if told is not None and other is not None and told != other:
+        raise usage.error(f"{wire} ({told}) and {python} ({other}) disagree")
+    return other if told is None else told
