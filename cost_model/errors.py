@@ -29,11 +29,19 @@ class UsageError(CostError):
 
 
 class OutputUntold(UsageError):
-    """`told`: the whole prompt, and of the output what is certain: there were at least so many tokens."""
+    """`told`: the whole prompt, and of the output what is certain: there were at least so many tokens. `modifiers`:
+    what alters the price and this API tells under names of its own."""
 
-    def __init__(self, message: str, raw: Mapping[str, object] | None, told: Tokens) -> None:
+    def __init__(
+        self,
+        message: str,
+        raw: Mapping[str, object] | None,
+        told: Tokens,
+        modifiers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message, raw)
         self.told = told
+        self.modifiers = modifiers or {}
 
 
 class PriceMissing(CostError):

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_model.errors import DocumentError, PriceMissing, UsageError
+from cost_model.errors import DocumentError, OutputUntold, PriceMissing, UsageError
 from cost_model.prices import PriceBook
+from cost_model.tokens import Tokens
+from cost_model.usage import read_usage
 from cost_model.usage.document import calls_in, parse
 from cost_model.usage.report import Question, report
 from experiments.cli import main
@@ -346,3 +348,44 @@ def test_two_values_under_one_name_contradict_each_other_and_the_same_twice_does
         for text in (f'{{"usage": {{{twice}}}}}', f'{{"usage": null}}\n{{"a": [{{{twice}}}]}}', f"data: {{{twice}}}\n"):
             with pytest.raises(DocumentError, match="'input_tokens' stands twice in one object"):
                 parse(text)
+
+
+@pytest.mark.parametrize(
+    ("split", "tokens"),
+    [
+        ((10, 20), {"cache_write_5m": 20, "cache_write_1h": 20}),
+        ((30, 0), {"cache_write_5m": 40, "cache_write_1h": 0}),
+        ((0, 30), {"cache_write_5m": 0, "cache_write_1h": 40}),
+    ],
+)
+def test_a_stream_that_wrote_more_than_its_start_split_by_lifetime_is_read_with_a_warning(
+    split: tuple[int, int], tokens: dict[str, int]
+) -> None:
+    begun = {
+        "input_tokens": 0,
+        "cache_creation_input_tokens": 30,
+        "cache_creation": dict(zip(("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"), split, strict=True)),
+        "output_tokens": 1,
+    }
+    ended: dict[str, Any] = {"cache_creation_input_tokens": 40, "output_tokens": 0}
+    made = told([start(begun), {"type": "message_delta", "usage": ended}])
+    assert {name: made["tokens"][name] for name in tokens} == tokens
+    short, long = tokens["cache_write_5m"], tokens["cache_write_1h"]
+    assert Decimal(made["cost_usd"]) == (5 * short + 8 * Decimal(long)) / MOST
+    assert any("10 more cache writes in the end than its start split by lifetime" in text for text in made["warnings"])
+    # A split of the end's own that does not add up, or an end below the start, is a contradiction.
+    for wrong in ({**ended, "cache_creation": begun["cache_creation"]}, {**ended, "cache_creation_input_tokens": 20}):
+        with pytest.raises(UsageError, match="cache_creation adds up to 30, cache_creation_input_tokens says"):
+            told([start(begun), {"type": "message_delta", "usage": wrong}])
+
+
+def test_gemini_counts_without_a_total_tell_no_output_unless_they_name_it() -> None:
+    bare = {"promptTokenCount": 10, "trafficType": "ON_DEMAND_FLEX"}
+    with pytest.raises(OutputUntold) as caught:
+        read_usage(bare)
+    assert (caught.value.told, caught.value.modifiers) == (Tokens(input=10), {"service_tier": "flex"})
+    made = told({"usageMetadata": {"promptTokenCount": 10}}, "gemini-3.8-flash")
+    assert (made["tokens"]["input"], made["tokens"]["output"], made["cost_usd"]) == (10, None, None)
+    assert Decimal(made["cost_at_least_usd"]) == Decimal("0.0000075")
+    for told_all in ({"candidatesTokenCount": 0}, {"totalTokenCount": 10}):
+        assert read_usage({"promptTokenCount": 10, **told_all}).tokens == Tokens(input=10)

@@ -129,7 +129,7 @@ class _Pricing:
         api = line.api or self.question.api
         if line.found.usage is None:
             return self._unknown(line, model, card, api)
-        warnings: list[str] = []
+        warnings = list(line.found.doubts)
         usage = with_tier(line.found, self.question.tier, warnings)
         reading, complaint = read_told(usage, api)
         booked = book_usage(reading, model, card, lambda name: self._card(name, at))

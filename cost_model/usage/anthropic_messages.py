@@ -1,7 +1,8 @@
 """Usage of the Anthropic Messages API: uncached input, cache writes and cache reads are three numbers that add up.
 
 The first event of a stream tells the prompt, and of the output only that it began. Where no later event told more, that
-count stands (here as a field of the usage) under the event's name, `message_start`. Frameworks hand the same fields on
+count stands (here as a field of the usage) under the event's name, `message_start`, and so does its split of cache
+writes by lifetime where a later event told a larger sum. Frameworks hand the same fields on
 with a total, some with everything inside `input_tokens`: which one it is, the total tells.
 """
 
@@ -137,8 +138,27 @@ def _writes(usage: UsageFields) -> tuple[int, int, int]:
     split = usage.inside("cache_creation")
     five_minutes, one_hour = split.count("ephemeral_5m_input_tokens"), split.count("ephemeral_1h_input_tokens")
     if five_minutes is None and one_hour is None:
-        return 0, 0, written or 0
+        return _outgrown(usage, written or 0)
     sum_of_split = (five_minutes or 0) + (one_hour or 0)
     if written is not None and written != sum_of_split:
         raise usage.error(f"cache_creation adds up to {sum_of_split}, cache_creation_input_tokens says {written}")
     return five_minutes or 0, one_hour or 0, 0
+
+
+def _outgrown(usage: UsageFields, written: int) -> tuple[int, int, int]:
+    """Counts of a stream are cumulative, and its start alone splits them by lifetime. What was written beyond that is
+    of the same lifetime where there was one, else of one that only the request knows."""
+    start = usage.inside("message_start").inside("cache_creation")
+    five_minutes = start.count("ephemeral_5m_input_tokens") or 0
+    one_hour = start.count("ephemeral_1h_input_tokens") or 0
+    beyond = written - five_minutes - one_hour
+    if beyond < 0:
+        raise usage.error(
+            f"message_start.cache_creation adds up to {five_minutes + one_hour}, cache_creation_input_tokens says "
+            f"{written}"
+        )
+    if five_minutes and one_hour:
+        return five_minutes, one_hour, beyond
+    if five_minutes:
+        return written, 0, 0
+    return (0, written, 0) if one_hour else (0, 0, written)

@@ -31,7 +31,8 @@ _UNDERSTOOD = (
 @dataclass(frozen=True, slots=True)
 class FoundCall:
     """`usage` None: none came, so that what it cost is not known. `batch`: it stands in a batch's results.
-    `heard_bytes`: the size of the text that its stream brought."""
+    `heard_bytes`: the size of the text that its stream brought. `outgrown`: how many cache writes its stream told
+    beyond those that it split by lifetime."""
 
     usage: Mapping[str, object] | None
     model: str | None = None
@@ -40,6 +41,17 @@ class FoundCall:
     batch: bool = False
     output_untold: bool = False
     heard_bytes: int = 0
+    outgrown: int = 0
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What had to be inferred from how the usage came, for a person."""
+        if not self.outgrown:
+            return ()
+        return (
+            f"the stream told {self.outgrown} more cache writes in the end than its start split by lifetime: their "
+            "lifetime is inferred",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +151,7 @@ def _streamed(stream: Stream) -> FoundCall:
         at=_moment(stream.created),
         output_untold=stream.output_untold,
         heard_bytes=stream.heard_bytes,
+        outgrown=stream.outgrown,
     )
 
 

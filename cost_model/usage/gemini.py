@@ -6,6 +6,7 @@ Hours for which an explicit cache was held are billed too and never told here.
 
 from collections.abc import Mapping
 
+from cost_model.errors import OutputUntold
 from cost_model.tokens import Tokens
 from cost_model.usage.fields import UsageFields
 from cost_model.usage.reading import Counted
@@ -18,10 +19,16 @@ def fits(raw: Mapping[str, object]) -> bool:
 
 
 def count(usage: UsageFields) -> Counted:
-    """Tokens of one answer. A count of zero is left out of the object, so an absent one is zero."""
+    """Tokens of one answer.
+
+    The API writes JSON as protocol buffers do, without counts of zero: an absent one is zero. A total cannot be zero
+    where there was a prompt: if it is absent too, somebody took fields out, and absent candidates may be any number.
+    Raises OutputUntold.
+    """
     prompt = _count(usage, "promptTokenCount", "prompt_token_count") or 0
     cached = _count(usage, "cachedContentTokenCount", "cached_content_token_count") or 0
-    written = _count(usage, "candidatesTokenCount", "candidates_token_count") or 0
+    candidates = _count(usage, "candidatesTokenCount", "candidates_token_count")
+    written = candidates or 0
     thoughts = _count(usage, "thoughtsTokenCount", "thoughts_token_count") or 0
     of_tools = _count(usage, "toolUsePromptTokenCount", "tool_use_prompt_token_count") or 0
     total = _count(usage, "totalTokenCount", "total_token_count")
@@ -44,6 +51,11 @@ def count(usage: UsageFields) -> Counted:
     if cached > prompt:
         raise usage.error(f"cachedContentTokenCount ({cached}) exceeds promptTokenCount ({prompt})")
     tokens = Tokens(input=whole_prompt - cached, cache_read=cached, output=output, reasoning=thoughts)
+    if candidates is None and total is None and tokens.prompt:
+        message = (
+            "usage: neither candidatesTokenCount nor totalTokenCount is there: how long the answer was is not told"
+        )
+        raise OutputUntold(message, usage.raw, tokens, _traffic(usage))
     return Counted(tokens, modifiers=_traffic(usage))
 
 

@@ -91,7 +91,7 @@ def _answer(call: FoundCall, question: Question) -> _Answer:
         why = "no usage came: what it cost is not known (a provider bills what it has begun)"
         estimate = _estimate(call, model, at, question)
         return _Answer(model or NO_MODEL, None, at, dict.fromkeys(_TOKEN_FIELDS), None, (why,), estimate)
-    warnings: list[str] = []
+    warnings = list(call.doubts)
     usage = with_tier(call, question.tier, warnings)
     reading, untold = read_told(usage, question.api)
     if untold is not None:

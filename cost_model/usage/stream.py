@@ -43,6 +43,8 @@ class Stream:
 
     `output_untold`: it broke off, or ended, before the whole of its output was counted. `heard_bytes`: the size of the
     answer's text in its events, from which an output that nobody counted may be estimated.
+    `outgrown`: how many tokens were written to the cache beyond those that the start of the stream told by lifetime;
+    later events tell the sum alone.
     """
 
     def __init__(self, kind: Kind) -> None:
@@ -54,6 +56,7 @@ class Stream:
         self.ended = False
         self._tier: str | None = None
         self._begun = False
+        self._split_at_start = False
         self._told = False
         self._candidates = False
         self.heard_bytes = 0
@@ -79,6 +82,8 @@ class Stream:
             usage = place.get("usage", place.get("usageMetadata"))
             if isinstance(usage, Mapping):
                 self._lay(usage)
+                if usage.get("cache_creation") is not None:
+                    self._split_at_start = place is message
                 if usage.get("output_tokens") is not None:
                     self._begun = self._begun or place is message
                     self._told = self._told or place is not message
@@ -104,7 +109,19 @@ class Stream:
             usage.setdefault("service_tier", self._tier)
         if self._begun and not self._told:
             usage["message_start"] = {"output_tokens": usage.pop("output_tokens")}
+        if self.outgrown:
+            start = _mapping(usage.get("message_start"))
+            usage["message_start"] = {**start, "cache_creation": usage.pop("cache_creation")}
         return usage
+
+    @property
+    def outgrown(self) -> int:
+        split = _mapping((self.usage or {}).get("cache_creation"))
+        told = [count for count in split.values() if type(count) is int]
+        written = (self.usage or {}).get("cache_creation_input_tokens")
+        if not self._split_at_start or not told or type(written) is not int:
+            return 0
+        return max(written - sum(told), 0)
 
     @property
     def output_untold(self) -> bool:
