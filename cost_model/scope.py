@@ -164,8 +164,10 @@ def _touch_unknown(call: CallFact, path: Path, lane: LaneState, model: _Model) -
 
 
 def price_unknown(call: CallFact, tokens_per_byte: Decimal | None, idle_s: float | None = None) -> ExplainedCall:
-    """The range of one call whose usage never came; nothing for one that was refused. `tokens_per_byte` is what the
-    lane's latest known call had."""
+    """The range of one call whose usage never came; nothing for one that was refused, and where a bill tells so its
+    tokens are known to be none. `tokens_per_byte` is what the lane's latest known call had."""
+    if call.outcome == "refused" and not call.billed_usd:
+        return _result(call, idle_s, Tokens() if call.settled else None, (), exact=True)
     if call.settled and call.billed_usd is not None:
         return _result(call, idle_s, None, settled_charge(call.key, call.model, call.billed_usd), exact=False)
     if call.outcome == "refused":

@@ -237,9 +237,6 @@ class _Matched:
             for key, line in ours.items()
             if key not in flying
         }
-        for key, each in booked.items():
-            if self._ledger.calls[key].call.settled_by is not None and key in billed and not ours[key].arrived:
-                booked[key] = replace(each, tokens={})
         self.findings = reconcile(billed, booked).findings
 
 

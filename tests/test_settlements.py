@@ -157,6 +157,38 @@ def test_a_lost_call_that_a_whole_bill_does_not_have_never_arrived(tmp_path: Pat
     ]
 
 
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_call_that_never_arrived_has_no_tokens_anywhere(
+    refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = stored(tmp_path, [USAGES[0], None], died=True)
+    lines = [bill_line(0, TOKENS[0]), *([bill_line(1, {}, usd="0", status=529)] if refused else [])]
+    assert run_command("demo", "--db", str(path), "--bill", str(bill_of(tmp_path, *lines))) == 0
+    out = capsys.readouterr().out
+    assert "verdict: = to the last digit" in out
+    assert "in the range" not in out
+    tokens = ", ".join(f"{name}_tokens" for name in ("prompt", *TOKENS[0]))
+    assert query(path, f"SELECT {tokens}, list_usd, cost_usd FROM calls WHERE key = '{LOST}'").rows == [  # noqa: S608
+        (0, 0, 0, 0, Decimal(0), Decimal(0))
+    ]
+    assert query(path, f"SELECT * FROM charges WHERE call = '{LOST}'").rows == []  # noqa: S608
+
+
+@pytest.mark.parametrize("causes", [True, False])
+def test_the_calls_after_one_that_never_arrived_are_repriced_as_they_were_booked(causes: bool, tmp_path: Path) -> None:
+    path = stored(tmp_path, [USAGES[0], None, USAGES[2], None])
+    with Reader(path) as reader:
+        keys = [key for (key,) in reader.query("SELECT key FROM calls ORDER BY key").rows]
+    settlements = [Settlement(keys[1], "simulator", "b", None, Decimal(0), arrived=False)]
+    assert Store(path).settle("demo", settlements) == [LOST]
+    with Reader(path) as reader:
+        found = reprice(reader, "demo", None, arms=(), classes=not causes, causes=causes)
+        (measured,) = reader.query("SELECT sum(cost_low_usd), sum(cost_high_usd) FROM calls").rows
+    (cost,) = found.repriced.cost.values()
+    assert (cost.low, cost.high) == measured
+    assert cost.low < cost.high
+
+
 def test_a_bill_that_lacks_an_answered_call_is_not_whole_and_settles_no_absence(tmp_path: Path) -> None:
     path = stored(tmp_path, [USAGES[0], USAGES[1], None], died=True)
     found = settled(path, bill_line(0, TOKENS[0]))

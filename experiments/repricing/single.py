@@ -117,14 +117,15 @@ class Single:
         if not attempts:
             return {}
         lines = self._connection.execute(
-            "SELECT trial_id, attempt, model, lane, key, prompt_tokens, prompt_bytes FROM calls "  # noqa: S608
-            f"WHERE {_OF_ATTEMPTS} ORDER BY requested_at, key",
+            "SELECT trial_id, attempt, model, lane, key, prompt_tokens, prompt_bytes, "  # noqa: S608
+            "settlements.arrived IS NOT DISTINCT FROM false "
+            f"FROM calls {SETTLED} WHERE {_OF_ATTEMPTS} ORDER BY requested_at, key",
             {"trials": [trial for trial, _ in attempts], "attempts": [number for _, number in attempts]},
         ).fetchall()
         latest: dict[tuple[object, ...], Decimal] = {}
         found: dict[str, Decimal] = {}
-        for *lane, key, prompt_tokens, prompt_bytes in lines:
-            if prompt_tokens is not None and prompt_bytes:
+        for *lane, key, prompt_tokens, prompt_bytes, never_arrived in lines:
+            if prompt_tokens is not None and prompt_bytes and not never_arrived:
                 latest[tuple(lane)] = Decimal(prompt_tokens) / prompt_bytes
             elif tuple(lane) in latest:
                 found[key] = latest[tuple(lane)]
@@ -144,6 +145,8 @@ def _billed(fact: CallFact, own: CallFact) -> CallFact:
 
 def _as_stored(fact: CallFact, row: Row) -> bool:
     """Whether the causes that are stored hold: they follow from the length of the prompt and what was read of it."""
+    if fact.settled and fact.outcome == "refused" and fact.tokens is None:
+        return row["prompt_tokens"] in (None, 0)
     if fact.tokens is None or row["prompt_tokens"] is None:
         return fact.tokens is None and row["prompt_tokens"] is None
     read = None if fact.read_untold else fact.tokens.cache_read

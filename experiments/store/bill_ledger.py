@@ -17,9 +17,10 @@ from experiments.store.reader import Reader
 _CALLS = f"""
 SELECT key, trial_id, attempt, model, wire_model, response_model, provider, requested_at, ended_at, outcome, turn,
     try, cost_usd, cost_low_usd, cost_high_usd, billed_usd, response_id, request_id, prompt_bytes, max_output_tokens,
-    prompt_tokens, {", ".join(f"{name}_tokens" for name in CLASSES)}, settled_by
+    prompt_tokens, {", ".join(f"{name}_tokens" for name in CLASSES)}, settled_by,
+    settled_by IS NOT NULL AND NOT arrived AS never_arrived
 FROM calls JOIN (SELECT id, experiment FROM trials) AS trials ON trials.id = calls.trial_id
-LEFT JOIN (SELECT call, bill AS settled_by FROM settlements) AS settlements ON settlements.call = calls.key
+LEFT JOIN (SELECT call, bill AS settled_by, arrived FROM settlements) AS settlements ON settlements.call = calls.key
 WHERE experiment = ? ORDER BY requested_at, key
 """  # noqa: S608
 
@@ -70,7 +71,8 @@ def bill_ledger(reader: Reader, experiment: str, book: PriceBook) -> BillLedger:
     rows = {str(row["key"]): row for row in (dict(zip(names, line, strict=True)) for line in lines)}
     pieces: dict[str, list[Piece]] = {}
     for key, *charge in reader.query(_CHARGES, [experiment]).rows:
-        pieces.setdefault(key, []).append(_piece(rows[key], *charge))
+        if not rows[key]["never_arrived"]:
+            pieces.setdefault(key, []).append(_piece(rows[key], *charge))
     calls = {key: Counted(_call(row, tuple(pieces.get(key, ()))), _tokens(row)) for key, row in rows.items()}
     return BillLedger(
         calls, frozenset(trial for trial, _ in trials), facts, any(each for _, each in trials), reader.warnings
@@ -115,6 +117,8 @@ def _call(row: dict[str, object], pieces: tuple[Piece, ...]) -> LedgerCall:
 
 def _tokens(row: dict[str, object]) -> dict[str, int] | None:
     """Where the dollars are a range, the tokens are not whole: an answer broke off, or a read is not told."""
+    if row["never_arrived"]:
+        return {}
     if row["prompt_tokens"] is None or row["cost_usd"] is None:
         return None
     return {name: count for name in CLASSES if (count := int(str(row[f"{name}_tokens"] or 0)))}
