@@ -11,8 +11,10 @@ from experiments.bill import Billed, Booked, PricedAlike, reconcile
 from experiments.bills import simulator
 from experiments.bills.bill_line import EVERYTHING, Bill, BillLine, CallLine
 from experiments.bills.comparison import Comparison, compare
+from experiments.bills.contradictions import contradiction
 from experiments.bills.formats import read_bills
 from experiments.bills.ledger_call import LedgerCall
+from experiments.bills.model_names import ModelNames
 from experiments.errors import BillError
 from experiments.run_lock import run_lock
 from experiments.store.bill_ledger import BillLedger, attempt_of, bill_ledger, over
@@ -159,6 +161,7 @@ class _Matched:
         known = {key: line for key, line in known.items() if ledger.calls[key].call.outcome is not None}
         figures = [figure for line in lines for figure in self._figures(line, keys.get(line.reference), known)]
         self.bill = replace(bill, lines=(*bill.lines, *figures))
+        self._untrue = self._contradictions(known)
         self._settle(known)
         if self.whole:
             ours = {key: line for line in lines if attempt_of(key := keys[line.reference]) in self.attempts}
@@ -196,7 +199,7 @@ class _Matched:
         for key, line in known.items():
             call = self._ledger.calls[key].call
             counts = self._counts(call)
-            if call.settled_by is None and (call.cost_usd is not None or not self._fits(call, line, counts)):
+            if key in self._untrue or (call.settled_by is None and call.cost_usd is not None):
                 continue
             tokens = line.tokens if line.arrived else None
             self.settlements.append(
@@ -220,24 +223,34 @@ class _Matched:
                 file = files[call.attempt]
                 self.settlements.append(Settlement(call.key, self.bill.format, file, None, Decimal(0), arrived=False))
 
-    def _fits(self, call: LedgerCall, line: CallLine, counts: bool) -> bool:
-        """The simulator's bill lies within the range, or it is another call's; a provider's own word needs no leave."""
-        return self._alike is None or not counts or call.low <= line.usd <= call.high
+    def _contradictions(self, known: Mapping[str, CallLine]) -> dict[str, str]:
+        """By key, why a line of the simulator's bill cannot be true; a provider's own word needs no leave."""
+        if self._alike is None or not known:
+            return {}
+        names = ModelNames(each.call for each in self._ledger.calls.values())
+        found = {}
+        for key, line in known.items():
+            call = self._ledger.calls[key].call
+            card = self._ledger.facts.card(call.model, call.requested_at) if self._counts(call) else None
+            why = contradiction(line, call, names, card)
+            if why is not None:
+                found[key] = f"call {key}: {why} ({line.where})"
+        return found
 
     def _hold_against(self, ours: Mapping[str, CallLine]) -> None:
         """Call by call, so that two errors which cancel in a sum are found."""
         booked = {
             each.call.key: Booked(each.call.low, each.call.high, each.tokens, self._counts(each.call))
             for each in over(self._ledger.calls, self.attempts)
-            if each.call.outcome is not None
+            if each.call.outcome is not None and each.call.key not in self._untrue
         }
         flying = {each.call.key for each in self._ledger.calls.values() if each.call.outcome is None}
         billed = {
             key: Billed(line.usd, {name: n for classes, n in line.units.items() for name in classes})
             for key, line in ours.items()
-            if key not in flying
+            if key not in flying and key not in self._untrue
         }
-        self.findings = reconcile(billed, booked).findings
+        self.findings = (*self._untrue.values(), *reconcile(billed, booked).findings)
 
 
 def _file(line: CallLine) -> str:

@@ -224,7 +224,9 @@ def verdict(found: "Reconciled") -> str:
             parts.append(f"{int(_net(tokens)):,} tokens")
         places = f"{len(differing)} of {_many(len(rows), 'row')}" if differing else ""
         calls = _many(len(found.findings), "call") if found.findings else ""
-        return f"verdict: differs by {' and '.join(parts) or '$0'} ({', '.join(filter(None, (places, calls)))})"
+        if not parts:
+            return f"verdict: differs in {calls}, though the sums do not"
+        return f"verdict: differs by {' and '.join(parts)} ({', '.join(filter(None, (places, calls)))})"
     amount = f"${sum((row.bill for row in usd), Decimal(0)).normalize():f}" if usd else ""
     counted = f"{int(sum(row.bill for row in units)):,} tokens" if units else ""
     what = " and ".join(filter(None, (amount, counted)))
