@@ -32,6 +32,7 @@ class Reconciled:
     `settled` are the calls whose cost was not known before, `standing` those that these bills had settled earlier.
     `low` to `high` is the ledger's total over all calls of the experiment, `before` the same before settling.
     `findings` are calls of a bill that goes call by call which differ, a line each. `dry`: nothing was stored.
+    `priced_otherwise`: calls on the simulator's bill have other prices in the experiment.
     """
 
     experiment: str
@@ -46,6 +47,7 @@ class Reconciled:
     low: Decimal
     high: Decimal
     dry: bool
+    priced_otherwise: bool
     warnings: tuple[str, ...]
 
     @property
@@ -108,6 +110,7 @@ def reconcile_bills(
         low=after.low,
         high=after.high,
         dry=dry,
+        priced_otherwise=any(each.priced_otherwise for each in matched),
         warnings=(*warnings, *after.warnings, *(line for each in matched for line in each.warnings)),
     )
 
@@ -161,6 +164,7 @@ class _Matched:
         known = {key: line for key, line in known.items() if ledger.calls[key].call.outcome is not None}
         figures = [figure for line in lines for figure in self._figures(line, keys.get(line.reference), known)]
         self.bill = replace(bill, lines=(*bill.lines, *figures))
+        self.priced_otherwise = any(not self._counts(ledger.calls[key].call) for key in known)
         self._untrue = self._contradictions(known)
         self._settle(known)
         if self.whole:

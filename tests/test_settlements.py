@@ -402,6 +402,16 @@ def test_the_command_tells_what_it_settled_and_ends_with_1_where_bill_and_ledger
     assert f"{LOST}: cut, settled by" in out
 
 
+def test_of_a_run_that_was_killed_before_its_first_call_nothing_is_said_of_prices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = stored(tmp_path, [], died=True)
+    assert run_command("demo", "--db", str(path), "--bill", str(bill_of(tmp_path))) == 1
+    out = capsys.readouterr().out
+    assert "prices are not" not in out
+    assert "verdict: nothing was compared" in out
+
+
 def test_the_command_refuses_rubbish_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = stored(tmp_path, USAGES)
     bad = tmp_path / "bad.json"

@@ -196,9 +196,7 @@ def _other(lines: "Sequence[BillLine]") -> str:
 def _prices(found: "Reconciled") -> Iterable[str]:
     if any(not each.usd_counts and each.arrived for each in found.settled):
         yield "the experiment's prices are not the simulator's: settled tokens are priced as the experiment's others"
-    elif any(bill.format == "simulator" for bill in found.bills) and not any(
-        row.unit == "usd" for row in found.comparison.rows
-    ):
+    elif found.priced_otherwise and not any(row.unit == "usd" for row in found.comparison.rows):
         yield "the experiment's prices are not the simulator's: tokens are compared, dollars are not"
 
 
