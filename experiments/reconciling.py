@@ -61,6 +61,11 @@ class Reconciled:
         return not self.findings and not self.comparison.differing
 
     @property
+    def uncovered(self) -> bool:
+        """Whether of the models' days that are compared something is compared neither in tokens nor in dollars."""
+        return any(not each.elsewhere for each in self.comparison.untold)
+
+    @property
     def nothing_compared(self) -> bool:
         return not self.comparison.rows and not self.findings
 
@@ -141,6 +146,8 @@ def _compared(matched: "Sequence[_Matched]", ledger: BillLedger) -> Comparison:
         rows=tuple(row for part in parts for row in part.rows),
         other=tuple(line for part in parts for line in part.other),
         outside=tuple(call for call in calls if call.key not in spoken and call.high),
+        # A whole bill is held against the ledger call by call, in all classes.
+        untold=parts[-1].untold,
     )
 
 

@@ -294,3 +294,33 @@ def test_two_kinds_of_bill_that_tell_the_same_figure_are_refused() -> None:
     assert not any(compare(calls, [bill]).differing for bill in bills)
     with pytest.raises(BillError, match=r"tells the tokens of claude-alpha-5 on 2026-11-24, which .* tells already"):
         compare(calls, bills)
+
+
+def test_classes_that_a_bill_does_not_tell_are_named_as_not_compared() -> None:
+    calls = [booked(0, {"input": 5, "cache_read": 7, "cache_write_5m": 3})]
+    usage = read_text("anthropic-usage", usage_page(24, ("claude-alpha-5", 5)))
+    found = compare(calls, [usage])
+    assert exact(found)
+    assert [(each.classes, each.unit, each.low, each.high, each.elsewhere) for each in found.untold] == [
+        (one("cache_read"), "units", 7, 7, False),
+        (one("cache_write_5m"), "units", 3, 3, False),
+    ]
+    assert [word.split(" no ")[1].split(",")[0] for word in usage.warnings] == [
+        "cache_read_input_tokens",
+        "cache_creation",
+    ]
+    costs = read_text("anthropic-cost", anthropic_cost(summed(calls, 24 * 60), 0))
+    assert all(each.elsewhere for each in compare(calls, [usage, costs]).untold)
+    assert compare(calls, [costs]).untold == ()
+
+
+def test_dollars_of_a_class_that_a_cost_report_has_no_line_of_are_named_as_not_compared() -> None:
+    calls = [booked(0, {"input": 5, "cache_read": 7})]
+    tokens = {place: count for place, count in summed(calls, 24 * 60).items() if place[2] == "input"}
+    (left,) = compare(calls, [read_text("anthropic-cost", anthropic_cost(tokens, 0))]).untold
+    assert (left.classes, left.unit, left.low, left.elsewhere) == (
+        one("cache_read"),
+        "usd",
+        7 * PRICE["cache_read"],
+        False,
+    )

@@ -412,6 +412,32 @@ def test_of_a_run_that_was_killed_before_its_first_call_nothing_is_said_of_price
     assert "verdict: nothing was compared" in out
 
 
+def test_a_verdict_covers_what_the_bill_tells_and_names_what_it_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = stored(tmp_path, USAGES)
+    result = {"model": WIRE, "uncached_input_tokens": 0, "output_tokens": 300}
+    written = sum(tokens["cache_write_5m"] for tokens in TOKENS)
+    read = sum(tokens["cache_read"] for tokens in TOKENS)
+    result["cache_creation_5m_input_tokens"] = written
+    page = {"starting_at": "2026-11-24T00:00:00Z", "ending_at": "2026-11-25T00:00:00Z", "results": [result]}
+    bill = tmp_path / "usage.json"
+    bill.write_text(json.dumps({"data": [page]}))
+    where = ("demo", "--db", str(path), "--bill", str(bill))
+    assert run_command(*where) == 1
+    said = capsys.readouterr()
+    assert f"not compared: cache_read of {WIRE} on 2026-11-24, {read:,} in the ledger" in said.out
+    assert "to the last digit" not in said.out
+    assert said.out.endswith("3 calls); not compared: cache_read\n")
+    assert "1 results have no cache_read_input_tokens, which the documented report always has" in said.err
+    assert run_command(*where, "--json") == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["equal"], [each["classes"] for each in told["not_compared"]]) == (False, [["cache_read"]])
+    bill.write_text(json.dumps({"data": [{**page, "results": [{**result, "cache_read_input_tokens": read}]}]}))
+    assert run_command(*where) == 0
+    assert "verdict: = to the last digit" in capsys.readouterr().out
+
+
 def test_the_command_refuses_rubbish_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = stored(tmp_path, USAGES)
     bad = tmp_path / "bad.json"

@@ -5,6 +5,7 @@ uncached_input_tokens, cache_creation by lifetime, cache_read_input_tokens, outp
 server_tool_use. `model` is null unless the report is grouped by model. Fields as in the API reference of the Admin API.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -26,6 +27,13 @@ _FLAT = {
 """Of a result. The two flat names for writes stand in some descriptions of the report in place of cache_creation."""
 
 
+_ALWAYS = {
+    "cache_read_input_tokens": {"cache_read_input_tokens"},
+    "cache_creation": {"cache_creation", "cache_creation_5m_input_tokens", "cache_creation_1h_input_tokens"},
+}
+"""What every result has, one of these fields, and what it is called; the other two are demanded."""
+
+
 def fits(document: Document) -> bool:
     return tells(document, "starting_at") == "usage"
 
@@ -33,15 +41,21 @@ def fits(document: Document) -> bool:
 def read(documents: Sequence[Document]) -> Bill:
     """Raises BillError."""
     found = read_buckets(documents, bounds)
-    lines = []
+    lines, lacking = [], Counter[str]()
     for bucket in found.buckets:
         for result in bucket.results:
             model = result.text("model")
+            lacking.update(name for name, fields in _ALWAYS.items() if not fields & result.raw().keys())
             for name, count in _counts(result):
                 models = () if model is None else (model,)
                 lines.append(BillLine(bucket.day, models, one(name), result.where, units=count))
+    warnings = (
+        f"{documents[0].name}: {count} results have no {name}, which the documented report always has: these tokens "
+        "are not compared where no result tells them; export the report anew"
+        for name, count in lacking.items()
+    )
     files = tuple(document.name for document in documents)
-    return Bill(NAME, PROVIDER, files, tuple(lines), days=found.days, warnings=found.warnings)
+    return Bill(NAME, PROVIDER, files, tuple(lines), days=found.days, warnings=(*found.warnings, *warnings))
 
 
 def bounds(bucket: Fields) -> tuple[datetime, datetime]:

@@ -52,12 +52,30 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Untold:
+    """What the ledger has, in tokens (searches) or dollars, of classes that no bill tells for a model's day.
+
+    `elsewhere`: the same classes are compared in the other unit.
+    """
+
+    model: str
+    day: date
+    classes: Classes
+    unit: Unit
+    low: Decimal
+    high: Decimal
+    elsewhere: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """`other`: lines of models and days that the ledger has no call for. `outside`: calls that no bill speaks of."""
+    """`other`: lines of models and days that the ledger has no call for. `outside`: calls that no bill speaks of.
+    `untold`: what is not compared of the models' days that are."""
 
     rows: tuple[Row, ...]
     other: tuple[BillLine, ...]
     outside: tuple[LedgerCall, ...]
+    untold: tuple[Untold, ...] = ()
 
     @property
     def differing(self) -> tuple[Row, ...]:
@@ -93,14 +111,16 @@ def compare(calls: Sequence[LedgerCall], bills: Sequence[Bill]) -> Comparison:
         for unit, groups in told.items():
             for cell in side.cells_of(bill, found):
                 expected.setdefault((cell, unit), set()).update(groups)
+    compared = sorted(_with_lines(expected, placed).items(), key=lambda each: _order(*each[0]))
     rows = [
         row
-        for (cell, unit), groups in sorted(_with_lines(expected, placed).items(), key=lambda each: _order(*each[0]))
+        for (cell, unit), groups in compared
         for row in _rows(cell, unit, _merged(groups), placed.get((cell, unit), ()), side)
     ]
     spoken = {call.key for row in rows for call in row.calls}
     outside = tuple(call for call in calls if call.key not in spoken and call.high)
-    return Comparison(tuple(rows), tuple(other), outside)
+    told_in = {place: frozenset[str]().union(*groups) for place, groups in compared}
+    return Comparison(tuple(rows), tuple(other), outside, tuple(_untold(told_in, side)))
 
 
 class _LedgerSide:
@@ -150,6 +170,21 @@ class _LedgerSide:
             part = call.units(classes, pieces) if unit == "units" else call.usd(classes, pieces)
             low, high = low + part.low, high + part.high
         return Share(low, high)
+
+
+def _untold(told_in: Mapping[tuple[Cell, Unit], Classes], side: _LedgerSide) -> Iterable[Untold]:
+    for (cell, unit), told in told_in.items():
+        left: dict[Classes, Share] = {}
+        for _, pieces in side.pieces.get(cell, ()):
+            for piece in pieces:
+                if not piece.classes & told:
+                    low, high = left.get(piece.classes, (Decimal(0), Decimal(0)))
+                    own = (piece.low, piece.high) if unit == "units" else (piece.usd_low, piece.usd_high)
+                    left[piece.classes] = Share(low + own[0], high + own[1])
+        other = told_in.get((cell, "usd" if unit == "units" else "units"), frozenset())
+        for classes, (low, high) in sorted(left.items(), key=lambda each: sorted(each[0])):
+            if high:
+                yield Untold(cell[0], cell[1], classes, unit, low, high, classes <= other)
 
 
 def _with_lines(

@@ -30,7 +30,7 @@ def reconcile(
     """Compares a provider's bill with the ledger, by model, day (UTC) and token class.
 
     A bill that goes call by call (the simulator's, OpenRouter's generations) settles lost calls: their exact dollars
-    stand in every view from then on. Exits with 1 when bill and ledger differ.
+    stand in every view from then on. Exits with 1 when bill and ledger differ, or the bill does not tell all classes.
     """
     from experiments.bills.formats import FORMATS
     from experiments.cli.reconcile_words import say_reconciled
@@ -47,7 +47,7 @@ def reconcile(
         _say_json(found)
     else:
         say_reconciled(found)
-    raise typer.Exit(0 if found.equal and not found.nothing_compared else 1)
+    raise typer.Exit(0 if found.equal and not found.nothing_compared and not found.uncovered else 1)
 
 
 def _say_json(found: "Reconciled") -> None:
@@ -88,7 +88,19 @@ def _say_json(found: "Reconciled") -> None:
         ),
         "other_traffic_lines": len({line.where for line in found.comparison.other}),
         "outside_calls": len(found.comparison.outside),
-        "equal": found.equal and not found.nothing_compared,
+        "not_compared": [
+            {
+                "day": str(each.day),
+                "model": each.model,
+                "classes": sorted(each.classes),
+                "unit": "usd" if each.unit == "usd" else "tokens",
+                "ledger_low": _plain(each.low),
+                "ledger_high": _plain(each.high),
+                "compared_in_the_other_unit": each.elsewhere,
+            }
+            for each in found.comparison.untold
+        ],
+        "equal": found.equal and not found.nothing_compared and not found.uncovered,
         "verdict": verdict(found).removeprefix("verdict: "),
     }
     output().write(json.dumps(told, indent=1, allow_nan=False) + "\n")

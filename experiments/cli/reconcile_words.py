@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from experiments.bills.bill_line import BillLine, Classes
-    from experiments.bills.comparison import Row
+    from experiments.bills.comparison import Row, Untold
     from experiments.bills.ledger_call import LedgerCall
     from experiments.reconciling import Reconciled
 
@@ -17,6 +17,8 @@ MOST_CALLS = 5
 """Calls told for a model's day."""
 
 MOST_FINDINGS = 5
+
+MOST_UNTOLD = 10
 
 
 def say_reconciled(found: "Reconciled") -> None:
@@ -173,13 +175,26 @@ def _other_side(row: "Row", found: "Reconciled") -> "Row | None":
 
 
 def _beside(found: "Reconciled") -> Iterable[str]:
+    from experiments.cli.terminal import one_line
+
     other, outside = found.comparison.other, found.comparison.outside
     if other:
         yield _other(other)
+    for each in found.comparison.untold[:MOST_UNTOLD]:
+        amount = f"{_untold(each, each.low)}{'' if each.low == each.high else f' to {_untold(each, each.high)}'}"
+        why = "the bill tells no such class" + (", its other unit is compared" if each.elsewhere else "")
+        name = classes_name(each.classes, each.unit)
+        yield f"not compared: {name} of {one_line(each.model, 60)} on {each.day}, {amount} in the ledger: {why}"
+    if len(found.comparison.untold) > MOST_UNTOLD:
+        yield f"and {len(found.comparison.untold) - MOST_UNTOLD} more classes that are not compared"
     if outside:
         low, high = sum((call.low for call in outside), Decimal(0)), sum((call.high for call in outside), Decimal(0))
         calls = _many(len(outside), "call")
         yield f"not on these bills' days, models or runs: {calls} of the ledger, {_range(low, high)}"
+
+
+def _untold(each: "Untold", value: Decimal) -> str:
+    return _usd(value) if each.unit == "usd" else f"{int(value):,}"
 
 
 def _other(lines: "Sequence[BillLine]") -> str:
@@ -201,7 +216,15 @@ def _prices(found: "Reconciled") -> Iterable[str]:
 
 
 def verdict(found: "Reconciled") -> str:
-    """The last line: equal, within what is not known, or different."""
+    """The last line: equal, within what is not known, or different; and what it does not cover."""
+    untold = found.comparison.untold
+    if not untold:
+        return _verdict(found)
+    names = sorted({classes_name(each.classes, each.unit) for each in untold})
+    return f"{_verdict(found)}; not compared: {', '.join(names)}"
+
+
+def _verdict(found: "Reconciled") -> str:
     rows = found.comparison.rows
     if found.nothing_compared:
         return (
@@ -230,7 +253,8 @@ def verdict(found: "Reconciled") -> str:
     what = " and ".join(filter(None, (amount, counted)))
     if all(row.exact for row in rows):
         compared = {call.key for row in rows for call in row.calls}
-        return f"verdict: = to the last digit ({what}, {_many(len(compared), 'call')})"
+        equal = "what the bills tell is equal" if found.comparison.untold else "= to the last digit"
+        return f"verdict: {equal} ({what}, {_many(len(compared), 'call')})"
     return f"verdict: within the ranges of {_many(found.unknown, 'unknown call')} (the bill: {what})"
 
 
