@@ -302,8 +302,8 @@ def test_classes_that_a_bill_does_not_tell_are_named_as_not_compared() -> None:
     found = compare(calls, [usage])
     assert exact(found)
     assert [(each.classes, each.unit, each.low, each.high, each.elsewhere) for each in found.untold] == [
-        (one("cache_read"), "units", 7, 7, False),
-        (one("cache_write_5m"), "units", 3, 3, False),
+        (one("cache_read"), "units", Decimal(7), Decimal(7), False),
+        (one("cache_write_5m"), "units", Decimal(3), Decimal(3), False),
     ]
     assert [word.split(" no ")[1].split(",")[0] for word in usage.warnings] == [
         "cache_read_input_tokens",
