@@ -139,7 +139,7 @@ def plain_select_s(database: Path) -> float:
 
 def peak_mb() -> Iterator[tuple[str, float]]:
     """Of this process, and of the largest of its helpers."""
-    for name, whose in (("this process", resource.RUSAGE_SELF), ("the largest helper", resource.RUSAGE_CHILDREN)):
+    for name, whose in (("this process", resource.RUSAGE_SELF), ("the largest child", resource.RUSAGE_CHILDREN)):
         yield name, resource.getrusage(whose).ru_maxrss / 1024
 
 
