@@ -16,6 +16,7 @@ def fits(raw: Mapping[str, object]) -> bool:
 
 
 def count(usage: UsageFields) -> Counted:
+    """Tokens of one answer; what was read and written lies beside `inputTokens`. Raises UsageError."""
     fresh, output = usage.needed("inputTokens"), usage.needed("outputTokens")
     read = _either(usage, "cacheReadInputTokens", "cacheReadInputTokenCount")
     written = _either(usage, "cacheWriteInputTokens", "cacheWriteInputTokenCount")

@@ -47,7 +47,7 @@ class UsageFields:
         return value
 
     def inside(self, name: str) -> "UsageFields":
-        """The fields of a nested object; empty when it is absent or null."""
+        """The fields of a nested object; empty when it is absent or null. Raises UsageError for anything else."""
         value = self._raw.get(name)
         if value is None:
             value = {}

@@ -17,7 +17,7 @@ def fits(raw: Mapping[str, object]) -> bool:
 
 def count(usage: UsageFields) -> Counted:
     """Tokens of one message. The total is input + output; where it is more by just the cached tokens, they were left
-    out of the input after all."""
+    out of the input after all. Raises UsageError."""
     prompt, output = usage.needed("input_tokens"), usage.needed("output_tokens")
     details, of_output = usage.inside("input_token_details"), usage.inside("output_token_details")
     tiers = [tier for tier in _TIERS if details.raw.get(f"{tier}_cache_read", details.raw.get(tier)) is not None]

@@ -14,7 +14,8 @@ def fits(raw: Mapping[str, object]) -> bool:
 
 
 def count(usage: UsageFields) -> Counted:
-    """Tokens of one completion. An older server does not tell what was cached: then `cache_read` is untold."""
+    """Tokens of one completion. An older server does not tell what was cached: then `cache_read` is untold.
+    Raises UsageError."""
     timings = usage.inside("timings")
     cached = timings.count("cache_n")
     tokens = Tokens(input=timings.needed("prompt_n"), cache_read=cached or 0, output=timings.needed("predicted_n"))

@@ -22,6 +22,7 @@ def count(usage: UsageFields) -> Counted:
     """Tokens of one completion, and the searches it made.
 
     A server that would tell its cached tokens and was not asked to sends null for them: then `cache_read` is untold.
+    Raises UsageError.
     """
     beside = searches(usage)
     untold = frozenset({"cache_read"}) if _read_untold(usage) else frozenset()

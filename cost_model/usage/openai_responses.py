@@ -24,6 +24,7 @@ def fits(raw: Mapping[str, object]) -> bool:
 
 
 def count(usage: UsageFields) -> Counted:
+    """Tokens of one response; what was read and written lies inside `input_tokens`. Raises UsageError."""
     details = usage.raw.get("input_tokens_details", {})
     null = details is None or (isinstance(details, Mapping) and details.get("cached_tokens", 0) is None)
     return Counted(_tokens(usage), untold=frozenset({"cache_read"}) if null else frozenset())
@@ -51,7 +52,10 @@ def _tokens(usage: UsageFields) -> Tokens:
 
 
 def split_writes(details: UsageFields, written: int) -> tuple[int, int, int]:
-    """Of the tokens written: for 30 minutes, for 12 hours, and for a time that only the request knows."""
+    """Of the tokens written: for 30 minutes, for 12 hours, and for a time that only the request knows.
+
+    Raises UsageError when the split does not add up to them.
+    """
     split = details.inside("cache_write_tokens_details")
     half_hour, half_day = split.count("ttl_30m_tokens"), split.count("ttl_12h_tokens")
     if half_hour is None and half_day is None:

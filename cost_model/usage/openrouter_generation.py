@@ -17,6 +17,7 @@ def fits(raw: Mapping[str, object]) -> bool:
 
 
 def count(usage: UsageFields) -> Counted:
+    """Tokens of one generation in the model's own count; what was cached lies inside the prompt. Raises UsageError."""
     prompt, output = usage.needed("native_tokens_prompt"), usage.needed("native_tokens_completion")
     read = usage.count("native_tokens_cached") or 0
     reasoning = usage.count("native_tokens_reasoning") or 0

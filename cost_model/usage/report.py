@@ -272,6 +272,7 @@ def usd_text(usd: Decimal | None) -> str | None:
 
 
 def counted(warnings: Iterable[Iterable[str]]) -> list[str]:
+    """Each warning once, with how many calls it came of."""
     times: dict[str, int] = {}
     for each in warnings:
         for warning in each:
