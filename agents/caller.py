@@ -14,6 +14,7 @@ from agents.transport.call import CallIdentity, CurrentCall
 from cost_model.errors import UsageError
 from cost_model.policies import POLICIES
 from cost_model.usage import read_usage
+from cost_model.what_if.keep_alive import missed
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Caller:
         return reply, call.key
 
     async def _ping(self, number: int) -> datetime | None:
-        """When it was sent; None when it brought no answer, or read less than half of the prompt from the cache."""
+        """When it was sent; None when it brought no answer or missed."""
         client, lane = self.client, self._pinged
         if lane is None:
             return None
@@ -94,7 +95,7 @@ class Caller:
             tokens = read_usage(call.usage or {}, client.flavour).tokens
         except (TryFailed, UsageError):
             return None
-        return call.requested_at if 2 * tokens.cache_read >= tokens.prompt else None
+        return None if missed(tokens) else call.requested_at
 
     def _identity(self, lane: Lane, turn: str) -> CallIdentity:
         return CallIdentity(

@@ -10,9 +10,8 @@ from cost_model.errors import ChangeImpossible
 from cost_model.policies import POLICIES
 from cost_model.policy import CachePolicy
 from cost_model.price_card import PriceCard
-from cost_model.tokens import Tokens
 from cost_model.usage.lines import Line
-from cost_model.what_if.keep_alive import KeepAlive, with_pings
+from cost_model.what_if.keep_alive import KeepAlive, missed, with_pings
 from cost_model.what_if.rounds import fewer_rounds
 from cost_model.what_if.speed import at_other_speeds
 from cost_model.what_if.stored_call import StoredCall, in_order
@@ -126,20 +125,16 @@ def _asked(fact: CallFact) -> str | None:
 
 def _check_misses(calls: Sequence[StoredCall], pinging: Mapping[str, KeepAlive]) -> None:
     """What a missed ping met would have been met by others too, at a time that nobody knows."""
-    missed = [
+    vain = [
         call
         for call in calls
-        if call.pinged and call.role in pinging and (call.fact.tokens is None or _missed(call.fact.tokens))
+        if call.pinged and call.role in pinging and (call.fact.tokens is None or missed(call.fact.tokens))
     ]
-    if missed:
+    if vain:
         raise ChangeImpossible(
-            f"{missed[0].role}: {len(missed)} of the pings that were sent missed or were not answered, and what other "
+            f"{vain[0].role}: {len(vain)} of the pings that were sent missed or were not answered, and what other "
             "pings would have met is not known; leave them as they are"
         )
-
-
-def _missed(tokens: Tokens) -> bool:
-    return 2 * tokens.cache_read < tokens.prompt
 
 
 def _check_pings(calls: Sequence[StoredCall]) -> None:

@@ -23,6 +23,12 @@ class KeepAlive:
             raise ValueError("pings need an interval above 0 and no negative numbers")
 
 
+def missed(tokens: Tokens) -> bool:
+    """Whether a ping with this usage kept nothing alive: it read less than half of its prompt from the cache. Then no
+    further ones are sent."""
+    return 2 * tokens.cache_read < tokens.prompt
+
+
 def with_pings(calls: Sequence[StoredCall], pinging: Mapping[str, KeepAlive]) -> list[StoredCall]:
     """The calls of one scope with the pings of each role. Their tokens are the prompt that they repeat, as a read.
 
