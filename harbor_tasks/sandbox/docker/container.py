@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from harbor_tasks.errors import SandboxBroken, SandboxMissing, SandboxSpoiled
 from harbor_tasks.sandbox.docker.engine import Engine
@@ -24,6 +24,7 @@ from harbor_tasks.sandbox.session import Conversation, Session, driver_words
 if TYPE_CHECKING:
     from docker import APIClient
 
+_Result = TypeVar("_Result")
 _ROOT = "0:0"
 _GRACE_S = 0.05
 """For processes that end by themselves once their session is closed."""
@@ -58,12 +59,22 @@ class DockerMachine(Machine):
         self.fault: SandboxBroken | None = None
         """Why it was ended, where that was done on purpose: it is not started again, and nothing else is in it."""
 
+    async def _asked(self, ask: "Callable[[APIClient], _Result]") -> _Result:
+        """As `Engine.call`. What the engine says of a container that was ended on purpose is why, whatever it met with
+        on the way: the end may come while it works."""
+        try:
+            return await self._engine.call(ask)
+        except SandboxBroken as error:
+            if self.fault is not None:
+                raise self.fault from error
+            raise
+
     async def prepare(self) -> None:
         """Starts the container and waits until the folders that every sandbox has are made. Raises SandboxMissing when
         the image lacks what shells need."""
-        streams = await attach(*await self._engine.call(partial(hear, container=self.container)))
+        streams = await attach(*await self._asked(partial(hear, container=self.container)))
         try:
-            await self._engine.call(lambda api: api.start(self.container))
+            await self._asked(lambda api: api.start(self.container))
             async with asyncio.timeout(_START_TIMEOUT_S):
                 line = await streams.stdout.readline()
                 errors = b"" if line == _READY else await streams.stderr.read()
@@ -132,7 +143,7 @@ class DockerMachine(Machine):
         if self.fault is not None:
             raise self.fault
         start = partial(start_exec, container=self.container, argv=argv, environment=dict(env), user=user, workdir="/")
-        starting = asyncio.ensure_future(self._engine.call(start))
+        starting = asyncio.ensure_future(self._asked(start))
         try:
             made, connection, early = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -141,20 +152,18 @@ class DockerMachine(Machine):
                 (await starting)[1].close()
             raise
         except SandboxBroken:
-            if self.fault is not None:
-                raise self.fault from None
-            if await self._runs():
+            if self.fault is not None or await self._runs():
                 raise
             # A command ended the container's first process, or memory ran out. Its files are still there.
             await self._revive()
-            made, connection, early = await self._engine.call(start)
+            made, connection, early = await self._asked(start)
         return Exec(self, made, await attach(connection, early), folder)
 
     async def exit_code(self, made: str) -> int:
         """The output may end a moment before the engine knows how the program did."""
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
         while True:
-            state: dict[str, Any] = await self._engine.call(lambda api: api.exec_inspect(made))
+            state: dict[str, Any] = await self._asked(lambda api: api.exec_inspect(made))
             if not state.get("Running") and state.get("ExitCode") is not None:
                 return int(state["ExitCode"])
             if time.monotonic() > deadline:
@@ -205,7 +214,7 @@ class DockerMachine(Machine):
             await _remove(self._engine, self.container)
 
     async def _runs(self) -> bool:
-        state = await self._engine.call(lambda api: api.inspect_container(self.container))
+        state = await self._asked(lambda api: api.inspect_container(self.container))
         return bool(state["State"]["Running"])
 
     async def _frozen(self) -> frozenset[str] | None:
@@ -220,7 +229,7 @@ class DockerMachine(Machine):
                 api.unpause(self.container)
 
         with contextlib.suppress(SandboxBroken):
-            return await self._engine.call(look)
+            return await self._asked(look)
         return None
 
     async def _open(self, cwd: str, env: Mapping[str, str], user: str | None) -> Session:
@@ -253,23 +262,23 @@ class DockerMachine(Machine):
 
     async def _processes(self) -> frozenset[str]:
         """The engine's numbers of the processes inside; none when the container has ended."""
-        return frozenset(await self._engine.call(partial(processes, container=self.container)))
+        return frozenset(await self._asked(partial(processes, container=self.container)))
 
     async def _revive(self) -> None:
         if self.fault is not None:
             return
-        await self._engine.call(lambda api: api.restart(self.container, timeout=0))
+        await self._asked(lambda api: api.restart(self.container, timeout=0))
         await self._know_own()
 
     async def _know_own(self) -> None:
         """The container's own processes are two: the init, and the sleep that keeps it up."""
         deadline = time.monotonic() + _END_GRACE_S
-        own = await self._engine.call(partial(processes, container=self.container))
+        own = await self._asked(partial(processes, container=self.container))
         while not (len(own) == 2 and any(words.startswith("sleep") for words in own.values())):
             if time.monotonic() > deadline:
                 break
             await asyncio.sleep(0.005)
-            own = await self._engine.call(partial(processes, container=self.container))
+            own = await self._asked(partial(processes, container=self.container))
         self._own = frozenset(own)
 
 
