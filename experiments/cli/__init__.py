@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 
 from experiments.cli.breakeven import breakeven
 from experiments.cli.compare import compare
+from experiments.cli.doctor import doctor
 from experiments.cli.models import models
 from experiments.cli.prices import prices
 from experiments.cli.query import query
@@ -40,6 +41,7 @@ app.command()(reprice)
 app.command()(breakeven)
 app.command()(usage)
 app.command()(reconcile)
+app.command()(doctor)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")
 app.add_typer(models, name="models")
