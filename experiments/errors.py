@@ -12,6 +12,7 @@ ExperimentError
     ├── JournalDamaged     a journal holds what cannot be read or booked (a torn LAST line is normal, no damage)
     ├── JournalFull        the journal could not be written: disk full or a quota
     ├── SettlementRefused  a bill contradicts what an earlier one has settled
+    ├── SnapshotRefused    something else stands where a copy should
     ├── UnknownExperiment  no experiment of this name is stored
     └── QueryError         a SQL statement failed; one line
 """
@@ -63,6 +64,10 @@ class JournalFull(StoreError):
 
 class SettlementRefused(StoreError):
     """A bill says something else of a call than the bill that settled it."""
+
+
+class SnapshotRefused(StoreError):
+    """A copy would take the place of something that is none."""
 
 
 class UnknownExperiment(StoreError):

@@ -28,6 +28,7 @@ from experiments.plan import PlannedTrial
 from experiments.run_lock import run_lock
 from experiments.standing import Standing, pilot_block, spent_so_far, standing
 from experiments.store.ledger import ModelFacts
+from experiments.store.publishing import published
 from experiments.store.reader import Reader
 from experiments.store.recording import Recording
 from experiments.store.store import Store
@@ -97,12 +98,14 @@ async def run_experiment(
     simulator_url: str | None = None,
     allow_host_network: bool = False,
     pilot: bool = False,
+    publish: Path | None = None,
 ) -> Report:
-    """Runs what is left of the plan; `pilot`: of its pilot block alone.
+    """Runs what is left of the plan; `pilot`: of its pilot block alone. `publish`: where a read copy of the database is
+    renewed every few seconds.
 
     Raises PlanChanged when stored trials of this name were planned differently, StoreError when the database cannot
     be used, SandboxMissing when no sandbox can start. Ctrl-C is no exception: the report says so."""
-    run = _Run(experiment, database, watch or _Silent(), simulator_url, allow_host_network, pilot)
+    run = _Run(experiment, database, watch or _Silent(), simulator_url, allow_host_network, pilot, publish)
     with run_lock(database, experiment.name):
         return await run.go()
 
@@ -116,6 +119,7 @@ class _Run:
         simulator_url: str | None,
         allow_host_network: bool,
         pilot: bool,
+        publish: Path | None,
     ) -> None:
         self.id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         self.experiment = experiment
@@ -124,6 +128,7 @@ class _Run:
         self.simulator_url = simulator_url
         self.allow_host_network = allow_host_network
         self.pilot = pilot
+        self.publish = publish
         self.store = Store(database, experiment.prices)
         self.report = Report(experiment.name, 0, 0)
         self.started: set[str] = set()
@@ -217,6 +222,8 @@ class _Run:
             stack.enter_context(settled_heap())
             recording = await stack.enter_async_context(Recording(self.store, self.id))
             http = await stack.enter_async_context(open_http(simulator=simulator, simulator_url=self.simulator_url))
+            if self.publish is not None:
+                await stack.enter_async_context(published(self.database, self.publish, self.watch.warns))
             bench = Bench(
                 self.experiment, backend, recording.journal, http, self.report.budget, self.allow_host_network
             )

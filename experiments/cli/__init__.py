@@ -19,6 +19,7 @@ from experiments.cli.run import run
 from experiments.cli.sandboxes import sandboxes
 from experiments.cli.show import show
 from experiments.cli.simulate import simulate
+from experiments.cli.snapshot import snapshot
 from experiments.cli.tasks import tasks
 from experiments.cli.topologies import topologies
 from experiments.cli.usage import usage
@@ -41,6 +42,7 @@ app.command()(reprice)
 app.command()(breakeven)
 app.command()(usage)
 app.command()(reconcile)
+app.command()(snapshot)
 app.command()(doctor)
 app.add_typer(tasks, name="tasks")
 app.add_typer(topologies, name="topologies")

@@ -46,6 +46,10 @@ def run(
         bool, typer.Option("--dry-run", help="Tells what would be run and what it may cost; runs and writes nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON.")] = False,
+    publish: Annotated[
+        Path | None,
+        typer.Option(help="Renews a read copy of the database there every few seconds.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Runs what is not finished of SPEC, then compares its arms.
 
@@ -57,7 +61,7 @@ def run(
     try:
         _run(
             spec, database, name, concurrency, sandbox, simulator, tuple(models or ()), allow_host_network,
-            budget, no_budget, pilot, yes, dry_run, as_json,
+            budget, no_budget, pilot, yes, dry_run, as_json, publish,
         )  # fmt: skip
     except KeyboardInterrupt:
         # While the trials run a signal is theirs; this is before them, or after.
@@ -80,6 +84,7 @@ def _run(
     yes: bool,
     dry_run: bool,
     as_json: bool,
+    publish: Path | None,
 ) -> None:
     import asyncio
 
@@ -112,7 +117,7 @@ def _run(
         report = asyncio.run(
             run_experiment(
                 experiment, database, watch=watch, simulator_url=simulator, allow_host_network=allow_host_network,
-                pilot=pilot,
+                pilot=pilot, publish=publish,
             )
         )  # fmt: skip
     if report.interrupted:

@@ -60,20 +60,8 @@ class Reader:
         """Raises StoreMissing, StoreLocked, StoreNewer, JournalDamaged, StoreError."""
         import duckdb
 
+        connection = attached_current(self.path, self.patience_s)
         try:
-            there = self.path.is_file()
-        except OSError as error:
-            raise StoreError(
-                f"{self.path}: cannot be read ({error.strerror}); mend the folder's mode, or name another with --db"
-            ) from None
-        if not there:
-            raise StoreMissing(f"{self.path}: no such database; run an experiment first, or name the file with --db")
-        connection = retried(self.path, lambda: attached(self.path), self.patience_s)
-        try:
-            if not migrations.is_current(connection, self.path, "store"):
-                connection.close()
-                Store(self.path, patience_s=self.patience_s).upgrade()
-                connection = retried(self.path, lambda: attached(self.path), self.patience_s)
             connection.execute("BEGIN")
             try:
                 self.warnings = _tables(connection, self.path)
@@ -90,17 +78,12 @@ class Reader:
                 connection.execute(statement)
         except duckdb.Error as error:
             connection.close()
-            raise self._damaged(error) from error
+            raise damaged(self.path, error) from error
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         return self
-
-    def _damaged(self, error: BaseException) -> StoreError:
-        return StoreError(
-            f"{self.path}: the file is damaged ({one_line(error)[:200]}); name another with --db, or take a copy back"
-        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -147,7 +130,7 @@ class Reader:
         except duckdb.InterruptException:
             raise QueryError(f"the query took over {timeout_s:g} s and was stopped; ask for less") from None
         except (duckdb.IOException, duckdb.SerializationException, duckdb.FatalException) as error:
-            raise self._damaged(error) from error
+            raise damaged(self.path, error) from error
         except duckdb.Error as error:
             raise QueryError(one_line(error)) from None
         finally:
@@ -165,6 +148,41 @@ def query(
     """Column names and rows of one SELECT. Raises what Reader and Reader.query do."""
     with Reader(path, patience_s=patience_s) as reader:
         return reader.query(sql, timeout_s=timeout_s, max_rows=max_rows)
+
+
+def attached_current(path: Path, patience_s: float) -> "DuckDBPyConnection":
+    """As `attached`, of a file that is brought to the newest schema first.
+
+    Raises StoreMissing, StoreLocked, StoreNewer, StoreError."""
+    import duckdb
+
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be read ({error.strerror}); mend the folder's mode, or name another with --db"
+        ) from None
+    if not there:
+        raise StoreMissing(f"{path}: no such database; run an experiment first, or name the file with --db")
+    connection = retried(path, lambda: attached(path), patience_s)
+    try:
+        if not migrations.is_current(connection, path, "store"):
+            connection.close()
+            Store(path, patience_s=patience_s).upgrade()
+            connection = retried(path, lambda: attached(path), patience_s)
+    except duckdb.Error as error:
+        connection.close()
+        raise damaged(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def damaged(path: Path, error: BaseException) -> StoreError:
+    return StoreError(
+        f"{path}: the file is damaged ({one_line(error)[:200]}); name another with --db, or take a copy back"
+    )
 
 
 def attached(path: Path) -> "DuckDBPyConnection":
@@ -198,7 +216,7 @@ def attached(path: Path) -> "DuckDBPyConnection":
 def _tables(connection: "DuckDBPyConnection", path: Path) -> tuple[str, ...]:
     """One view a table: the stored rows, and those that only a journal holds yet. Returns what had to be left out."""
     columns = table_columns(connection, "store")
-    rows, left_out = _unmerged(connection, path)
+    rows, left_out = journal_rows(connection, path)
     trials = sorted({str(row["trial_id"]) for row in rows.get("attempts", ())})
     connection.execute("CREATE SCHEMA live")
     for table, types in columns.items():
@@ -234,7 +252,7 @@ def _settle(connection: "DuckDBPyConnection", trials: list[str]) -> None:
     )
 
 
-def _unmerged(connection: "DuckDBPyConnection", path: Path) -> tuple[Rows, tuple[str, ...]]:
+def journal_rows(connection: "DuckDBPyConnection", path: Path) -> tuple[Rows, tuple[str, ...]]:
     """Rows of attempts that only a journal holds, and a line for each segment or attempt that cannot be booked.
 
     The attached file cannot change meanwhile: nobody can merge.
