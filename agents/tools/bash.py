@@ -3,7 +3,7 @@
 from agents.arguments import text_form
 from agents.tools import Tool
 from agents.wire_text import wire_text
-from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
+from harbor_tasks.sandbox import KEPT_MOST, OUTPUT_LIMIT, Output
 
 BASH = Tool(
     name="bash",
@@ -20,13 +20,18 @@ HEAD, TAIL = 8_000, 2_000
 
 
 def bash_result(output: Output, timeout_s: float) -> str:
-    """`exit code N`, then the output: at most `HEAD` + `TAIL` characters of it, every gap marked."""
+    """`exit code N`, then the output: at most `HEAD` + `TAIL` characters of it, every gap marked, and where the whole
+    is kept when there is one."""
     text = wire_text(output.text)
-    if len(text) > HEAD + TAIL:
+    cut = len(text) > HEAD + TAIL
+    if cut:
         left_out = len(text) - HEAD - TAIL
         text = f"{text[:HEAD]}\n[... {left_out} characters left out ...]\n{text[-TAIL:]}"
     notes = ""
-    if output.size > OUTPUT_LIMIT:
+    if cut and output.kept is not None:
+        whole = "the whole output is" if output.size <= KEPT_MOST else f"its first {KEPT_MOST} bytes are"
+        notes += f"\n[the output had {output.size} bytes; {whole} in {output.kept}]"
+    elif output.size > OUTPUT_LIMIT:
         notes += f"\n[the output had {output.size} bytes; what came after the first {OUTPUT_LIMIT} is lost]"
     if output.timed_out:
         notes += f"\n[stopped after {timeout_s:g} s]"

@@ -15,6 +15,8 @@ from harbor_tasks.format import Task
 
 OUTPUT_LIMIT = 65_536
 """Bytes of a command's output that are kept: the head. Hostile output cannot fill our memory."""
+KEPT_FROM, KEPT_MOST = 10_000, 10 << 20
+"""A shell keeps the last ten outputs of more bytes than the first in files inside, up to the second of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Output:
     """What a command printed (stdout and stderr together, undecodable bytes replaced) and how it ended.
 
     `exit_code` is 124 or 137 after a time-out, and `timed_out` is set. `size` is the full length in bytes, `text` holds
-    the first `OUTPUT_LIMIT` of them. `seconds` is wall time.
+    the first `OUTPUT_LIMIT` of them. `seconds` is wall time. `kept` is the path, inside, of a file
+    with the first `KEPT_MOST` bytes.
     """
 
     exit_code: int
@@ -30,6 +33,7 @@ class Output:
     size: int
     timed_out: bool
     seconds: float
+    kept: str | None = None
 
 
 class Shell(Protocol):

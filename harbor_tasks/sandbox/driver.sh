@@ -2,26 +2,30 @@
 #
 #   at start  "ready\n"
 #   request   "<token> <bytes> <seconds>\n" + the command's bytes
-#   reply     "<token> <exit code> <size> <length>\n" + the first <length> bytes of its output
+#   reply     "<token> <exit code> <size> <length> <kept>\n" + the first <length> bytes of its output
 #
 # Arguments: a folder of its own for commands and state, with a folder out/ for outputs in it; the most bytes of output
-# to return; then options of `ulimit`, two words each. Its environment is that of the first command, FULLCHAIN_CWD its
-# working directory.
+# to return; the fewest bytes of a long output and the most of it to keep; then options of `ulimit`, two words each. Its
+# environment is that of the first command, FULLCHAIN_CWD its working directory, FULLCHAIN_KEEP the folder in which long
+# outputs are kept, empty for none.
 #
 # Exported variables and the working directory pass from command to command through a state file that each command's
 # bash writes as it ends. The driver keeps a copy, so a deleted or torn file costs that command's changes alone.
 # Nothing of the session is open in a command: no descriptor of the driver, stdin from /dev/null, and an output file
 # per command, so that a background job cannot write into another command's output. stderr stays the driver's own: there
 # bash says "fork: retry" where it can start no process, and goes on trying for longer than the other side can wait.
+#
+# A long output is copied to <FULLCHAIN_KEEP>/<kept>.txt once its command has ended, so nothing changes for the command
+# itself: what a background job prints later is not in the copy. <kept> is 0 where there is none.
 
 exec 200<&0 201>&1 </dev/null >/dev/null
-d=$1 limit=$2
-shift 2
+d=$1 limit=$2 keep_from=$3 keep_most=$4
+shift 4
 umask 022
 while [ $# -ge 2 ]; do ulimit "$1" "$2"; shift 2; done
 
-home=$FULLCHAIN_CWD
-unset FULLCHAIN_CWD OLDPWD PWD
+home=$FULLCHAIN_CWD keep=$FULLCHAIN_KEEP
+unset FULLCHAIN_CWD FULLCHAIN_KEEP OLDPWD PWD
 printf -v state 'cd %q 2>/dev/null\n' "$home"
 state+=$(export -p)$'\n''# whole'
 for name in $(compgen -e); do
@@ -49,6 +53,28 @@ trap "{ __fullchain_code=\$?; set +xeuv; trap - DEBUG ERR; } 2>/dev/null; __full
 eval "$__fullchain_command"; { __fullchain_code=$?; set +xeuv; } 2>/dev/null; __fullchain_save; exit $__fullchain_code'
 runner=${runner//DIR/$d}
 runner=${runner//$'\n'/ }
+
+# Sets kept: one more than the highest number there is, so that no name is used twice; the tenth before it goes.
+keep_output() {
+  local path name
+  kept=0
+  [ -d "$keep" ] || mkdir -p -- "$keep" 200<&- 201>&- 2>/dev/null || return
+  for path in "$keep"/*.txt; do
+    name=${path##*/}
+    name=${name%.txt}
+    [[ $name =~ ^[1-9][0-9]{0,4}$ ]] && [ "$name" -gt "$kept" ] && kept=$name
+  done
+  kept=$((kept + 1))
+  path=$keep/$kept.txt
+  # Opened anew, so that the answer still begins at the first byte; bounded in time, since somebody waits for that answer.
+  if [ -e "$path" ] || [ -L "$path" ] ||
+    ! timeout -k 0.1 0.5 head -c "$keep_most" <"/dev/fd/203" 2>/dev/null >|"$path" 200<&- 201>&- 202>&-; then
+    rm -f -- "$path" 200<&- 201>&- 2>/dev/null
+    kept=0
+  elif [ -f "$keep/$((kept - 10)).txt" ]; then
+    rm -f -- "$keep/$((kept - 10)).txt" 200<&- 201>&- 2>/dev/null
+  fi
+}
 
 n=0
 printf 'ready\n' >&201
@@ -79,7 +105,9 @@ while IFS=' ' read -r -u 200 token bytes seconds; do
   [ -s /dev/fd/203 ] && size=$(stat -L -c %s /dev/fd/203 200<&- 201>&- 2>/dev/null)
   length=$size
   [ "$length" -gt "$limit" ] && length=$limit
-  printf '%s %s %s %s\n' "$token" "$code" "$size" "$length" >&201
+  kept=0
+  [ -n "$keep" ] && [ "$size" -gt "$keep_from" ] && keep_output 2>/dev/null
+  printf '%s %s %s %s %s\n' "$token" "$code" "$size" "$length" "$kept" >&201
   [ "$length" -eq 0 ] || head -c "$length" <&203 >&201 2>/dev/null
   exec 202>&- 203<&-
   # Frees the space without another process; a background job goes on writing into its own file.

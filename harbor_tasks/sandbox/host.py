@@ -142,6 +142,7 @@ class HostMachine(LocalMachine):
         super().__init__(planned.workdir, env)
         self._private = private
         self._shells = 0
+        self.outputs = str(private / "tmp" / "fullchain-output")
 
     async def _spawn(
         self, argv: Sequence[str], *, env: Mapping[str, str], stdin: int | IO[bytes], stdout: int, scratch: Path | None

@@ -80,6 +80,8 @@ class Machine(ABC):
     """A `Sandbox`. `env` is what every command starts with; a Dockerfile's ENV adds to it."""
 
     backend: str
+    outputs = "/tmp/fullchain-output"  # noqa: S108 (inside)
+    """Where its shells keep long outputs, as seen inside."""
 
     def __init__(self, workdir: str, env: Mapping[str, str]) -> None:
         self.workdir = workdir
@@ -96,7 +98,7 @@ class Machine(ABC):
         """Starts a program of ours in the sandbox, its outputs piped, its input a file from where it stands."""
 
     async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> Session:
-        return await self._open(self.workdir, env or {}, user)
+        return await self._open(self.workdir, env or {}, user, keep=self.outputs)
 
     async def exec(
         self,
@@ -173,9 +175,10 @@ class Machine(ABC):
         # Whoever cancels us goes on to remove the folders: no process may be left in them then.
         await to_its_end(session.close())
 
-    async def _open(self, cwd: str, env: Mapping[str, str], user: str | None) -> Session:
-        launched, reader, writer = await self._converse({**self.env, **env, "FULLCHAIN_CWD": cwd}, user)
-        session = Session(launched, reader, writer)
+    async def _open(self, cwd: str, env: Mapping[str, str], user: str | None, *, keep: str = "") -> Session:
+        told = {"FULLCHAIN_CWD": cwd, "FULLCHAIN_KEEP": keep}
+        launched, reader, writer = await self._converse({**self.env, **env, **told}, user)
+        session = Session(launched, reader, writer, keep)
         self._sessions.add(session)
         try:
             await session.begin()

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Protocol
 
 from harbor_tasks.errors import SandboxBroken
-from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
+from harbor_tasks.sandbox import KEPT_FROM, KEPT_MOST, OUTPUT_LIMIT, Output
 
 DRIVER = resources.files("harbor_tasks.sandbox").joinpath("driver.sh").read_text(encoding="utf-8")
 
@@ -26,7 +26,7 @@ _TRIES = 2
 shortage."""
 _ERRORS_READ = 1 << 16
 """Bytes of the driver's stderr: whoever floods it from inside must not keep us busy."""
-_HEADER = re.compile(rb"([0-9a-f]{16}) ([0-9]{1,3}) ([0-9]{1,18}) ([0-9]{1,6})\n")
+_HEADER = re.compile(rb"([0-9a-f]{16}) ([0-9]{1,3}) ([0-9]{1,18}) ([0-9]{1,6}) ([0-9]{1,6})\n")
 """Bounded: whoever speaks in the driver's place must not make numbers that no database holds."""
 
 
@@ -49,7 +49,7 @@ Conversation = tuple[Launched, asyncio.StreamReader, asyncio.StreamWriter]
 
 def driver_words(folder: str, limits: Sequence[str]) -> list[str]:
     """What follows `bash -c` where a driver begins: its text, and its arguments as it explains them."""
-    return [DRIVER, "driver", folder, str(OUTPUT_LIMIT), *limits]
+    return [DRIVER, "driver", folder, str(OUTPUT_LIMIT), str(KEPT_FROM), str(KEPT_MOST), *limits]
 
 
 class Session:
@@ -59,7 +59,11 @@ class Session:
     SandboxBroken, and `close` ends what still runs.
     """
 
-    def __init__(self, launched: Launched, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, launched: Launched, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keep: str = ""
+    ) -> None:
+        """`keep` is the folder in which the driver keeps long outputs; empty where it keeps none."""
+        self._keep = keep
         self._launched = launched
         self._reader = reader
         self._writer = writer
@@ -104,7 +108,7 @@ class Session:
                         raise TimeoutError
                     self._writer.write(b"%s %d %.3f\n" % (token.encode(), len(data), timeout_s) + data)
                     await self._writer.drain()
-                    code, size, output = await self._reply(token)
+                    code, size, output, kept = await self._reply(token)
             except TimeoutError:
                 self._gone = f"no answer {_KILL_AFTER_S + _MARGIN_S:g} s after the command's time-out"
                 if self._starved:
@@ -122,16 +126,24 @@ class Session:
             seconds = time.monotonic() - started
         # `timeout` gives both codes, and so may the command itself: only the clock tells.
         timed_out = code in (124, 137) and seconds >= timeout_s
-        return Output(code, output.decode("utf-8", errors="replace"), size, timed_out, seconds)
+        return Output(
+            code,
+            output.decode("utf-8", errors="replace"),
+            size,
+            timed_out,
+            seconds,
+            f"{self._keep}/{kept}.txt" if self._keep and kept else None,
+        )
 
-    async def _reply(self, token: str) -> tuple[int, int, bytes]:
+    async def _reply(self, token: str) -> tuple[int, int, bytes, int]:
         line = await self._reader.readline()
         if not line:
             raise asyncio.IncompleteReadError(line, None)
         match = _HEADER.fullmatch(line)
         if match is None or match[1] != token.encode() or int(match[4]) > OUTPUT_LIMIT:
             raise ValueError(line[:80])
-        return int(match[2]), int(match[3]), await self._reader.readexactly(int(match[4]))
+        output = await self._reader.readexactly(int(match[4]))
+        return int(match[2]), int(match[3]), output, int(match[5])
 
     async def close(self) -> None:
         self._gone = "it was closed"
