@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from agents.errors import DeadlinePassed, VisitEnded
+from agents.command_policy import CommandPolicy
+from agents.errors import CommandRefused, DeadlinePassed, VisitEnded
 from agents.seat import Seat
+from agents.tools.sandbox_tool import Told
+from agents.wire_text import wire_text
 from harbor_tasks.sandbox import Output
 
 LOOP = 5
@@ -16,22 +19,28 @@ class RoleBench:
     role sets them before it lets its tools work."""
 
     seat: Seat
+    policy: CommandPolicy | None = None
     lane: str = ""
     turn: int = 0
     tool_seconds: float = 0.0
     _repeated: list[tuple[str, str]] = field(default_factory=list, init=False)
 
-    async def run(self, command: str) -> tuple[Output, float]:
-        """The output, and the seconds after which the command would have been stopped. Raises VisitEnded when time is
-        up or the role goes round in circles."""
+    async def run(self, command: str, told: Told | None = None) -> tuple[Output, float]:
+        """The output, and the seconds after which the command would have been stopped.
+
+        What is stored of a tool's own command is what it was told to do. Raises CommandRefused when the policy does not
+        let it run, VisitEnded when time is up or the role goes round in circles."""
         seat, clock, limits = self.seat, self.seat.clock, self.seat.limits
         seat.check_deadline()
+        shown = command if told is None else told.text
+        key = shown if told is None else f"{told.text}\n{told.digest}"
+        self._check_policy(command, told, shown, key)
         timeout_s = limits.command_timeout_s
         if limits.deadline is not None:
             timeout_s = min(timeout_s, clock.real_seconds_until(limits.deadline))
-        async with seat.span("command", self.lane, "bash"):
+        async with seat.span("command", self.lane, "bash" if told is None else told.tool):
             started = clock.now()
-            output = await seat.shell.run(command, timeout_s=timeout_s)
+            output = await seat.shell.run(command, timeout_s=timeout_s, keep=told is None)
             try:
                 async with clock.deadline(limits.deadline):
                     await clock.sleep(self.tool_seconds)
@@ -41,20 +50,36 @@ class RoleBench:
                 seat.record.command(
                     self.lane,
                     self.turn,
-                    command,
+                    shown,
                     output.exit_code,
-                    output.text,
+                    # Of a tool's own command the line that it prints of itself: what follows is base64.
+                    output.text if told is None else output.text.partition("\n")[0],
                     output.size,
                     output.timed_out,
                     started,
                     clock.now(),
                 )
-        self._check_loop(command, output.text)
+        self._check_loop(key, output.text)
         return output, timeout_s
 
     def forget(self) -> None:
         """What was run so far is no beginning of a loop."""
         self._repeated.clear()
+
+    def _check_policy(self, command: str, told: Told | None, shown: str, key: str) -> None:
+        if self.policy is None:
+            return
+        if told is None:
+            refused = self.policy.refusal(command)
+        else:
+            refused = self.policy.writing_refusal(told.tool) if told.writes else None
+        if refused is None:
+            return
+        refused = wire_text(refused)
+        now = self.seat.clock.now()
+        self.seat.record.command(self.lane, self.turn, shown, None, "", 0, False, now, now, refused)
+        self._check_loop(key, refused)
+        raise CommandRefused(refused)
 
     def _check_loop(self, command: str, output: str) -> None:
         if self._repeated and self._repeated[0] != (command, output):

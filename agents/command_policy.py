@@ -95,6 +95,11 @@ class CommandPolicy:
     allow: tuple[CommandPattern, ...] | None = None
     read_only: bool = False
 
+    def parts(self) -> dict[str, object]:
+        """All that it says, JSON-able."""
+        allow = None if self.allow is None else [pattern.text for pattern in self.allow]
+        return {"deny": [pattern.text for pattern in self.deny], "allow": allow, "read_only": self.read_only}
+
     def refusal(self, command: str) -> str | None:
         """Why it is refused, in one line; None where it may run."""
         try:

@@ -8,6 +8,7 @@ from agents.actions import told
 from agents.bench import RoleBench
 from agents.caller import Caller
 from agents.clients import ClientOptions, connect
+from agents.command_policy import CommandPolicy
 from agents.errors import RegistryError
 from agents.handover import RoleDesign
 from agents.keep_alive import KeepAlive
@@ -29,7 +30,7 @@ class RoleModel:
     and lowers no limit of the seat.
 
     `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
-    `prompt` is a text, `tools` are names of `agents.tools.shelf`.
+    `prompt` is a text, `tools` are names of `agents.tools.shelf`, `command_policy` says which commands may run.
     """
 
     entry: ModelEntry
@@ -41,6 +42,7 @@ class RoleModel:
     tools: tuple[str, ...] | None = None
     max_turns: int | None = None
     max_output_tokens: int | None = None
+    command_policy: CommandPolicy | None = None
 
 
 def load_prompt(name: str) -> str:
@@ -95,7 +97,8 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
     rendered = prompt if entry.actions == "tools" else f"{prompt}\n\n{told(entry.actions, tools)}"
     seat.record.role(design.name, lane.name, entry.name, rendered, client.tool_schemas(tools))
     caller = Caller(design.name, entry, lifetime, max_output_tokens, client, seat)
-    role = Role(design.name, caller, RoleBench(seat), open_lane, lane, tools, design.handovers, seat, design.one_answer)
+    bench = RoleBench(seat, model.command_policy)
+    role = Role(design.name, caller, bench, open_lane, lane, tools, design.handovers, seat, design.one_answer)
     role.begin_lane(lane)
     if model.keep_alive is not None:
         caller.keep_alive(model.keep_alive)

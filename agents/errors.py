@@ -76,3 +76,7 @@ class VisitEnded(AgentError):
 
 class DeadlinePassed(Exception):
     """Raised inside `Clock.deadline` when its moment has come."""
+
+
+class CommandRefused(AgentError):
+    """The role's policy does not let a command run; the message is what the model is told."""

@@ -26,13 +26,15 @@ class Record(Protocol):
         lane: str,
         turn: int,
         command: str,
-        exit_code: int,
+        exit_code: int | None,
         output: str,
         size: int,
         timed_out: bool,
         started_at: datetime,
         ended_at: datetime,
-    ) -> None: ...
+        refused: str | None = None,
+    ) -> None:
+        """`refused` is why the role's policy did not let it run: then there is no exit code, and no output."""
 
     def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:
         """kind: visit | turn | call | command | wait. Who held the floor, for an interval sweep."""

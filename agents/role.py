@@ -12,7 +12,7 @@ from agents.arguments import Unfit
 from agents.bench import RoleBench
 from agents.caller import Caller
 from agents.clients import Reply, ToolCall, ToolResult
-from agents.errors import VisitEnded
+from agents.errors import CommandRefused, VisitEnded
 from agents.handover import Handover, HandoverTool
 from agents.lane import Lane, Message
 from agents.seat import Seat
@@ -145,7 +145,10 @@ class Role:
                 continue
             arguments = self._tool(call.name).read(call.arguments)
             if call.name in SHELF:
-                results.append(ToolResult(call.id, await SHELF[call.name].act(arguments, bench)))
+                try:
+                    results.append(ToolResult(call.id, await SHELF[call.name].act(arguments, bench)))
+                except CommandRefused as refused:
+                    results.append(ToolResult(call.id, str(refused), failed=True))
                 continue
             handover = next(h for h in self.handovers if h.name == call.name).handover(arguments, call.id)
             after = tuple(ToolResult(c.id, NOT_RUN, failed=True) for c in reply.tool_calls[position + 1 :])

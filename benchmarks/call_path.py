@@ -52,7 +52,7 @@ class InstantShell:
 
     commands = 0
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
+    async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
         # A changing exit code, or the role would see a loop.
         self.commands += 1
         return Output(self.commands % 100, OUTPUT.text + str(self.commands), OUTPUT.size, False, 0.0)

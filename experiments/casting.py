@@ -1,14 +1,15 @@
 """Who plays a role: what a spec says of it, found and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from agents.command_policy import CommandPattern, CommandPolicy
 from agents.crew import RoleModel
 from agents.keep_alive import KeepAlive
 from agents.tools.shelf import SHELF
 from cost_model.break_even import PING_AHEAD
 from cost_model.policies import POLICIES
-from experiments.spec import RoleSpec, SpecFile
+from experiments.spec import CommandPolicySpec, RoleSpec, SpecFile
 from experiments.spec_mistakes import Place, near
 
 if TYPE_CHECKING:
@@ -52,7 +53,27 @@ def role_model(file: SpecFile, at: Place, wanted: RoleSpec, known: Mapping[str, 
         None if wanted.tools is None else tuple(dict.fromkeys(wanted.tools)),
         wanted.max_turns,
         wanted.max_output_tokens,
+        None if wanted.command_policy is None else _policy(file, (*at, "command_policy"), wanted.command_policy),
     )
+
+
+def _policy(file: SpecFile, at: Place, wanted: CommandPolicySpec) -> CommandPolicy:
+    if not (wanted.deny or wanted.allow or wanted.read_only):
+        raise file.error(at, "has no rule; expected deny, allow or read_only: true, or leave it out")
+    deny = _patterns(file, (*at, "deny"), wanted.deny)
+    return CommandPolicy(
+        deny, None if wanted.allow is None else _patterns(file, (*at, "allow"), wanted.allow), wanted.read_only
+    )
+
+
+def _patterns(file: SpecFile, at: Place, texts: Sequence[str]) -> tuple[CommandPattern, ...]:
+    found = []
+    for index, text in enumerate(texts):
+        try:
+            found.append(CommandPattern(text))
+        except ValueError as error:
+            raise file.error((*at, index), f"{text!r} is no pattern ({error}); expected such as 'rm -rf *'") from None
+    return tuple(found)
 
 
 def _prompt(file: SpecFile, at: Place, name: str) -> str:

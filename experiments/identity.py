@@ -67,6 +67,7 @@ def _role_parts(model: RoleModel) -> dict[str, object]:
         "tools": None if model.tools is None else list(model.tools),
         "max_turns": model.max_turns,
         "max_output_tokens": model.max_output_tokens,
+        "command_policy": None if model.command_policy is None else model.command_policy.parts(),
     }
     return parts | {name: value for name, value in chosen.items() if value is not None}
 

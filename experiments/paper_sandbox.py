@@ -169,7 +169,7 @@ class PaperShell:
     def __init__(self, files: Files, workdir: str, hear: Callable[[str], None]) -> None:
         self._files, self._workdir, self._hear = files, workdir, hear
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
+    async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
         self._hear(command)
         return _output(printed(command, self._files, self._workdir))
 

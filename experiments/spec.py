@@ -30,6 +30,7 @@ Sandbox = Literal["auto", "docker", "bubblewrap", "host"]
 SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
 
 Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
+Pattern = Annotated[str, Field(min_length=1, max_length=500)]
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
 YEARS = (2000, 2100)
 """First and last year of a moment in a spec: beyond them no clock and no price list can be computed with."""
@@ -63,11 +64,21 @@ class KeepAliveSpec(_Part):
     most: Count | None = None
 
 
+class CommandPolicySpec(_Part):
+    """Which commands a role may run: none that matches a pattern of `deny`, with `allow` none but those that match one,
+    with `read_only` none but such as only look. A pattern is a command's words, with `*` and `?` in them."""
+
+    deny: Annotated[list[Pattern], Field(max_length=200)] = []
+    allow: Annotated[list[Pattern], Field(min_length=1, max_length=200)] | None = None
+    read_only: Annotated[bool, Field(strict=True)] = False
+
+
 class RoleSpec(_Part):
     """`model` is a name of the registry. `lifetime` asks the provider's cache for it ("5m", "1h", "30m", ...), `effort`
     is one of the model's own words; None takes the provider's default, of the temperature too. `prompt` is a Markdown
     file, relative to the spec, and `tools` are the names of those it has besides its hand-overs; None: the topology's
-    own. `max_turns` and `max_output_tokens` lower the experiment's limits for this role."""
+    own. `max_turns` and `max_output_tokens` lower the experiment's limits for this role. `command_policy` says which
+    commands it may run; None: all."""
 
     model: str
     lifetime: str | None = None
@@ -78,6 +89,7 @@ class RoleSpec(_Part):
     tools: list[str] | None = None
     max_turns: Count | None = None
     max_output_tokens: Count | None = None
+    command_policy: CommandPolicySpec | None = None
 
 
 def _role(value: object) -> object:
@@ -173,11 +185,15 @@ def read_spec(path: Path) -> SpecFile:
     return found
 
 
+_OF_ROLE: dict[str, type[BaseModel]] = {"keep_alive": KeepAliveSpec, "command_policy": CommandPolicySpec}
+
+
 def _fields(at: Place) -> Iterable[str]:
     """Those of the mapping in which the field `at` stands."""
     part: type[BaseModel] = Spec
     if at[0] == "limits":
         part = LimitsSpec
     elif at[0] == "arms":
-        part = ArmSpec if len(at) <= 3 else KeepAliveSpec if "keep_alive" in at[4:-1] else RoleSpec
+        inner = next((form for name, form in _OF_ROLE.items() if name in at[4:-1]), RoleSpec)
+        part = ArmSpec if len(at) <= 3 else inner
     return part.model_fields

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.cli import main
 from experiments.errors import SpecError
 from experiments.loading import load
 from experiments.runner import run_experiment
+from experiments.store.reader import Reader
 from tests.experiment_files import rows, small, write_spec
 from tests.sandbox_tasks import needs_isolation
 
@@ -35,6 +37,11 @@ async def test_a_roles_own_prompt_tools_and_limits_are_what_its_calls_are_made_w
         ("prompt: huge.md", "roles.solo.prompt: {folder}/huge.md is longer than 256 KiB"),
         ("prompt: .", "roles.solo.prompt: {folder} cannot be read (Is a directory)"),
         ("tools: [bash, hammer]", "roles.solo.tools[1]: unknown tool 'hammer'"),
+        ("command_policy: {}", "roles.solo.command_policy: has no rule; expected deny, allow or read_only: true"),
+        ('command_policy: {deny: ["rm \'x"]}', 'roles.solo.command_policy.deny[0]: "rm \'x" is no pattern'),
+        ("command_policy: {allow: []}", "roles.solo.command_policy.allow:"),
+        ("command_policy: {read_only: 1}", "roles.solo.command_policy.read_only:"),
+        ("command_policy: {denied: [ls]}", "roles.solo.command_policy.denied:"),
         ("max_turns: 0", "roles.solo.max_turns:"),
         ("max_output_tokens: many", "roles.solo.max_output_tokens:"),
     ],
@@ -61,3 +68,40 @@ def test_a_choice_makes_another_arm_and_none_leaves_it_what_it_was(tmp_path: Pat
     (tmp_path / "mine.md").write_text("two")
     kinds = [bare, first, parts("prompt: mine.md"), parts("tools: [bash]"), parts("max_turns: 3")]
     assert len({str(kind) for kind in kinds}) == len(kinds)
+
+
+@needs_isolation
+async def test_a_role_with_file_tools_plays_through_bash_alone_and_its_refused_commands_are_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A persona takes no file tool for a hand-over, and hears of each refusal."""
+    choice = "tools: [bash, read_file, write_file, replace_in_file], command_policy: {deny: ['cat *', 'bash *']}"
+    database = tmp_path / "x.duckdb"
+    await run_experiment(small(tmp_path, CHOSEN.format(choice=choice)), database)
+    found = rows(database)
+    assert [attempt["ended_by"] for attempt in found["attempts"]] == ["submit"]
+    assert [attempt["changed"] for attempt in found["attempts"]] == [False]
+    [role] = found["trial_roles"]
+    assert '"read_file"' in role["tools"]
+    refused = [command for command in found["commands"] if command["refused"] is not None]
+    assert refused
+    assert all(command["exit_code"] is None and command["output"] == "" for command in refused)
+    assert any(command["exit_code"] == 0 for command in found["commands"])
+    assert {call["tool_calls_valid"] for call in found["calls"]} == {True}
+    with Reader(database) as reader:
+        [(counted,)] = reader.query("SELECT count(*) FROM command_timeline WHERE refused IS NOT NULL").rows
+    assert counted == len(refused)
+    with pytest.raises(SystemExit) as ended:
+        main(["show", found["trials"][0]["id"], "--db", str(database)])
+    assert ended.value.code == 0
+    assert "refused, nothing was run" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_command_policy_makes_another_arm(tmp_path: Path) -> None:
+    def parts(choice: str) -> str:
+        return str(load(write_spec(tmp_path, CHOSEN.format(choice=choice))).plan().arms[0].parts["roles"])
+
+    bare = parts("effort: null")
+    assert "command_policy" not in bare
+    kinds = [f"command_policy: {{{rule}}}" for rule in ("read_only: true", "deny: [ls]", "deny: [rm]")]
+    assert len({bare, *(parts(kind) for kind in kinds)}) == 4

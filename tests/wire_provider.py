@@ -118,16 +118,16 @@ class Notes:
         lane: str,
         turn: int,
         command: str,
-        exit_code: int,
+        exit_code: int | None,
         output: str,
         size: int,
         timed_out: bool,
         started_at: datetime,
         ended_at: datetime,
+        refused: str | None = None,
     ) -> None:
-        self.commands.append(
-            {"turn": turn, "command": command, "exit_code": exit_code, "started_at": started_at, "ended_at": ended_at}
-        )
+        row = {"turn": turn, "command": command, "exit_code": exit_code, "started_at": started_at, "ended_at": ended_at}
+        self.commands.append(row if refused is None else {**row, "refused": refused})
 
     def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:
         self.spans.append((kind, lane, name, started_at, ended_at))
@@ -142,7 +142,7 @@ class BareShell:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
+    async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
         process = await asyncio.create_subprocess_exec(
             "bash", "-c", command, cwd=self.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )

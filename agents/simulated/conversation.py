@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from agents.simulated.acting import Act, Form, form_of, heard
+from agents.tools.shelf import SHELF
 
 Speaker = Literal["system", "user", "assistant", "tool"]
 
@@ -20,7 +21,10 @@ class Said(NamedTuple):
 
 
 COMMAND_TOOL = "bash"
-"""The one tool that runs commands. A call of any other tool hands over and ends the caller's visit."""
+"""The one tool that runs commands."""
+
+WORKING_TOOLS = frozenset(SHELF)
+"""Those that work in a sandbox. A call of any other tool hands over and ends the caller's visit."""
 
 
 @dataclass(slots=True)
@@ -48,7 +52,7 @@ class Transcript:
         if line.speaker == "assistant":
             if not self.said or self.said[-1].speaker != "assistant":
                 self.turns.append(place)
-            if any(name != COMMAND_TOOL for _, name in line.calls):
+            if any(name not in WORKING_TOOLS for _, name in line.calls):
                 self.handed_over.append(place)
         self.said.append(line)
         if line.speaker == "system" and self.form == "tools":

@@ -15,7 +15,7 @@ import orjson
 
 from agents.simulated import attempt, judging, looking, prose, weighing
 from agents.simulated.catalogue import Catalogue, KnownTask, Script
-from agents.simulated.conversation import COMMAND_TOOL, Answer, Request, Tool, ToolCall, Transcript
+from agents.simulated.conversation import COMMAND_TOOL, WORKING_TOOLS, Answer, Request, Tool, ToolCall, Transcript
 from agents.simulated.dice import Dice
 from agents.simulated.persona import Doing, Persona
 
@@ -269,7 +269,7 @@ class _Playing:
 
     def _hand_over(self, name: str, payload: str) -> Answer:
         """Calls the tool `name`, or when it is not offered the last of those that end a visit."""
-        others = [tool for tool in self._tools.values() if tool.name != COMMAND_TOOL]
+        others = [tool for tool in self._tools.values() if tool.name not in WORKING_TOOLS]
         tool = self._tools.get(name) or (others[-1] if others else None)
         if tool is None:
             return Answer(payload)

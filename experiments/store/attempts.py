@@ -55,7 +55,7 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
             case "judged":
                 calls[event["key"]]["tool_calls_valid"] = event["tool_calls_valid"]
             case "command":
-                _append(rows["commands"], event, _pick(event, _COMMAND))
+                _append(rows["commands"], event, {**_pick(event, _COMMAND), "refused": event.get("refused")})
             case "span":
                 _append(rows["spans"], event, {"kind": event["span_kind"], **_pick(event, _SPAN)})
             case "handover":

@@ -91,12 +91,13 @@ class TrialJournal:
         self._note("message", lane=lane, version=version, idx=idx, role=role, content=content, hash=hash, size=size)
 
     def command(
-        self, lane: str, turn: int, command: str, exit_code: int, output: str, size: int, timed_out: bool,
-        started_at: datetime, ended_at: datetime,
+        self, lane: str, turn: int, command: str, exit_code: int | None, output: str, size: int, timed_out: bool,
+        started_at: datetime, ended_at: datetime, refused: str | None = None,
     ) -> None:  # fmt: skip
         self._note(
             "command", lane=lane, turn=turn, command=command, exit_code=exit_code, output=output, size=size,
             timed_out=timed_out, started_at=started_at, ended_at=ended_at,
+            **({} if refused is None else {"refused": refused}),
         )  # fmt: skip
 
     def span(self, kind: str, lane: str, name: str, started_at: datetime, ended_at: datetime) -> None:

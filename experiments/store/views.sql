@@ -328,6 +328,7 @@ SELECT
     commands.turn,
     commands.command,
     commands.exit_code,
+    commands.refused,
     commands.timed_out,
     commands.size,
     commands.output,

@@ -42,8 +42,9 @@ class Shell(Protocol):
     Each command is a fresh bash: functions and unexported variables are lost, `exit` and `set -e` end only the command.
     """
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
-        """Runs one command to its end or time-out. Raises SandboxBroken when the session itself is gone."""
+    async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
+        """Runs one command to its end or time-out. `keep`: a long output is kept. Raises SandboxBroken when the session
+        itself is gone."""
 
     async def close(self) -> None:
         """Ends the session and every process that it started, background jobs included."""

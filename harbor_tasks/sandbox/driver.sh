@@ -1,7 +1,7 @@
 # The driver of one shell session: reads commands from fd 0, answers on fd 1 (one socket), runs each in a fresh bash.
 #
 #   at start  "ready\n"
-#   request   "<token> <bytes> <seconds>\n" + the command's bytes
+#   request   "<token> <bytes> <seconds> <1 where a long output is kept, else 0>\n" + the command's bytes
 #   reply     "<token> <exit code> <size> <length> <kept>\n" + the first <length> bytes of its output
 #
 # Arguments: a folder of its own for commands and state, with a folder out/ for outputs in it; the most bytes of output
@@ -78,7 +78,7 @@ keep_output() {
 
 n=0
 printf 'ready\n' >&201
-while IFS=' ' read -r -u 200 token bytes seconds; do
+while IFS=' ' read -r -u 200 token bytes seconds keeps; do
   n=$((n + 1))
   out=$d/out/$n
   # A command may have taken away the folders' own permissions.
@@ -106,7 +106,7 @@ while IFS=' ' read -r -u 200 token bytes seconds; do
   length=$size
   [ "$length" -gt "$limit" ] && length=$limit
   kept=0
-  [ -n "$keep" ] && [ "$size" -gt "$keep_from" ] && keep_output 2>/dev/null
+  [ -n "$keep" ] && [ "$keeps" = 1 ] && [ "$size" -gt "$keep_from" ] && keep_output 2>/dev/null
   printf '%s %s %s %s %s\n' "$token" "$code" "$size" "$length" "$kept" >&201
   [ "$length" -eq 0 ] || head -c "$length" <&203 >&201 2>/dev/null
   exec 202>&- 203<&-

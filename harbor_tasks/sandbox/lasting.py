@@ -21,14 +21,14 @@ class LastingShell:
         self._user = user
         self._session: Shell | None = None
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
+    async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
         """A command that ended its session has exit code 137 and is told so. Raises SandboxBroken when no session can
         be started, which is the machine's fault."""
         if self._session is None:
             self._session = await self._sandbox.shell(self._env, self._user)
         started = time.monotonic()
         try:
-            return await self._session.run(command, timeout_s=timeout_s)
+            return await self._session.run(command, timeout_s=timeout_s, keep=keep)
         except SandboxBroken as broken:
             await self.close()
             self._session = await self._sandbox.shell(self._env, self._user)

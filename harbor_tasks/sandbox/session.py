@@ -91,7 +91,7 @@ class Session:
         if self._launched.stderr is not None:
             self._watching = asyncio.create_task(self._watch(self._launched.stderr))
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
+    async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
         if "\0" in command:
             return Output(2, "the command holds a NUL byte, which bash cannot take", 48, False, 0.0)
         data = command.encode("utf-8", errors="replace")
@@ -106,7 +106,7 @@ class Session:
                 async with asyncio.timeout(timeout_s + _KILL_AFTER_S + _MARGIN_S) as self._limit:
                     if self._starved:
                         raise TimeoutError
-                    self._writer.write(b"%s %d %.3f\n" % (token.encode(), len(data), timeout_s) + data)
+                    self._writer.write(b"%s %d %.3f %d\n" % (token.encode(), len(data), timeout_s, keep) + data)
                     await self._writer.drain()
                     code, size, output, kept = await self._reply(token)
             except TimeoutError:

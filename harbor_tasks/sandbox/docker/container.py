@@ -232,12 +232,12 @@ class DockerMachine(Machine):
             return await self._asked(look)
         return None
 
-    async def _open(self, cwd: str, env: Mapping[str, str], user: str | None) -> Session:
+    async def _open(self, cwd: str, env: Mapping[str, str], user: str | None, *, keep: str = "") -> Session:
         """What an agent has left may keep the next shell from starting: memory that its files hold goes with a restart;
         what it did to the image's programs is its own doing, and no fault of the machine."""
         first = self._shells == 0
         try:
-            return await super()._open(cwd, env, user)
+            return await super()._open(cwd, env, user, keep=keep)
         except SandboxBroken:
             if first or self.fault is not None:
                 raise
@@ -245,7 +245,7 @@ class DockerMachine(Machine):
             if not await self._runs():
                 raise SandboxSpoiled("the container no longer starts after what was done in it") from None
             try:
-                return await super()._open(cwd, env, user)
+                return await super()._open(cwd, env, user, keep=keep)
             except SandboxBroken as error:
                 raise SandboxSpoiled(f"after what was done in the container {error}") from error
 
