@@ -79,7 +79,7 @@ async def test_a_role_with_file_tools_plays_through_bash_alone_and_its_refused_c
     database = tmp_path / "x.duckdb"
     await run_experiment(small(tmp_path, CHOSEN.format(choice=choice)), database)
     found = rows(database)
-    assert [attempt["ended_by"] for attempt in found["attempts"]] == ["submit"]
+    assert [attempt["ended_by"] for attempt in found["attempts"]] == ["submitted"]
     assert [attempt["changed"] for attempt in found["attempts"]] == [False]
     [role] = found["trial_roles"]
     assert '"read_file"' in role["tools"]
