@@ -173,10 +173,15 @@ class CommandPolicy:
         for target in simple.writes:
             if target.text not in _NO_FILE:
                 name = target.text.replace(COMPUTED, "...")
-                yield _line(_cut(simple.text), f"writes to {_cut(name)!r}, and this role may only look (read_only)")
+                yield _line(
+                    _cut(simple.text.partition("\n")[0]),
+                    f"writes to {_cut(name)!r}, and this role may only look (read_only)",
+                )
         for name in simple.assigns:
             if not looking.VARIABLES.fullmatch(name):
-                yield _line(_cut(simple.text), f"sets {_cut(name)}, and this role may only look (read_only)")
+                yield _line(
+                    _cut(simple.text.partition("\n")[0]), f"sets {_cut(name)}, and this role may only look (read_only)"
+                )
 
 
 def _shown(words: Sequence[Word]) -> str:

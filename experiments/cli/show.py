@@ -173,7 +173,14 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
         code = "timed out" if event["timed_out"] else f"exit {event['exit_code']}"
         command = one_line(event["command"], COMMAND_WIDTH)
         if event["refused"] is not None:
-            return at, role, "", "", f"  $ {command}   [{one_line(event['refused'], COMMAND_WIDTH)}]", ""
+            return (
+                at,
+                role,
+                "",
+                "",
+                f"  $ {command}   [refused: {one_line(event['refused'].rpartition('` ')[2], 120)}]",
+                "",
+            )
         return at, role, "", "", f"  $ {command}   [{code}, {event['seconds']:.1f} s]", ""
     tokens = ", ".join(f"{name} {event[column]:,}" for column, name in CLASSES.items() if event[column])
     how = "" if event["outcome"] == "complete" else f"  {event['outcome'] or 'in flight'}"
