@@ -22,6 +22,9 @@ from agents.tools.shelf import SHELF
 NUDGES = 2
 """So often in a row a role is told to use its tools before the visit ends."""
 
+CANNOT_RUN = 126
+"""The exit code that a shell gives a command that may not be run."""
+
 NOT_RUN = "not run: an earlier call in this message handed your work over"
 
 
@@ -101,17 +104,23 @@ class Role:
     async def execute(self, commands: Sequence[str], *, stop: bool) -> list[int]:
         """For a node: runs in the role's shell what it handed over, each recorded and timed as a command of its own.
 
-        The model hears nothing of it. `stop`: none follows one that fails. Returns the exit codes of those that ran.
-        Raises VisitEnded when time is up.
+        The model hears nothing of it. `stop`: none follows one that fails. Returns their exit codes; one that the
+        role's policy refuses is not run and counts as one that cannot be (126). Raises VisitEnded when time is up.
         """
         codes: list[int] = []
         async with self.seat.clock.lane(self.lane.name), self.seat.span("visit", self.lane.name, self.name):
             for command in commands:
                 # Nobody goes round in circles who does not see what comes of it.
                 self.bench.forget()
-                output, _ = await self.bench.run(command)
-                codes.append(output.exit_code)
-                if stop and (output.exit_code != 0 or output.timed_out):
+                try:
+                    output, _ = await self.bench.run(command)
+                except CommandRefused:
+                    codes.append(CANNOT_RUN)
+                    failed = True
+                else:
+                    codes.append(output.exit_code)
+                    failed = output.exit_code != 0 or output.timed_out
+                if stop and failed:
                     break
         return codes
 

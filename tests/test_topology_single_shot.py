@@ -99,7 +99,7 @@ async def test_what_follows_a_failed_command_is_a_parameter(play: Play, on_failu
 
 async def test_a_command_whose_time_was_up_has_failed_whatever_its_exit_code(play: Play) -> None:
     class Slow:
-        async def run(self, command: str, *, timeout_s: float) -> Output:
+        async def run(self, command: str, *, timeout_s: float, keep: bool = True) -> Output:
             return Output(0, "", 0, True, timeout_s)
 
     end, _ = await play(plan("first", "second"), shell=Slow())
