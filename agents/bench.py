@@ -34,7 +34,8 @@ class RoleBench:
         seat.check_deadline()
         shown = command if told is None else told.text
         key = shown if told is None else f"{told.text}\n{told.digest}"
-        self._check_policy(command, told, shown, key)
+        await self._check_policy(command, told, shown, key)
+        seat.check_deadline()
         timeout_s = limits.command_timeout_s
         if limits.deadline is not None:
             timeout_s = min(timeout_s, clock.real_seconds_until(limits.deadline))
@@ -66,11 +67,13 @@ class RoleBench:
         """What was run so far is no beginning of a loop."""
         self._repeated.clear()
 
-    def _check_policy(self, command: str, told: Told | None, shown: str, key: str) -> None:
+    async def _check_policy(self, command: str, told: Told | None, shown: str, key: str) -> None:
         if self.policy is None:
             return
         if told is None:
-            refused = self.policy.refusal(command)
+            if self.seat.judge is None:
+                raise RuntimeError("a role's command_policy needs a judge at its seat")
+            refused = await self.seat.judge.refusal(self.policy, command)
         else:
             refused = self.policy.writing_refusal(told.tool) if told.writes else None
         if refused is None:

@@ -1,28 +1,18 @@
-"""Which commands a role may run: rules over the parsed command, however it is wrapped.
+"""Which commands a role may run: patterns over the words of a command, and whether it may only look.
 
-What is refused is told to the model in one line, and never runs. A guard rail against mistakes, and no security
-boundary: that is the sandbox. A program that a role writes itself, or a script file, is not looked into.
+What they mean for a command is told by `agents.shell.judge`.
 """
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any, Self
 
-from agents.shell import looking
-from agents.shell.script import Simple, Unreadable, simple_commands
-from agents.shell.words import COMPUTED, Word, names
-from agents.shell.wrappers import base_name, inside
+from agents.shell.words import COMPUTED, Word, base_name
 
-_DEEPEST = 12
-_MOST = 5_000
-_SHOWN = 120
-_RESERVED = names("{ } if then elif else fi for while until do done case esac in select function !")
-_EVALUATES = names("let declare typeset local export readonly unset read printf test [ [[ wait getopts")
-_SUBSTITUTES = re.compile(r"\$\(|`")
 _FLAGS = re.compile(r"-[A-Za-z]{1,3}")
-_NO_FILE = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,98 +90,17 @@ class CommandPolicy:
         allow = None if self.allow is None else [pattern.text for pattern in self.allow]
         return {"deny": [pattern.text for pattern in self.deny], "allow": allow, "read_only": self.read_only}
 
-    def refusal(self, command: str) -> str | None:
-        """Why it is refused, in one line; None where it may run."""
-        try:
-            return next(self._refusals(command, 0, [_MOST]), None)
-        except Unreadable as problem:
-            return _line(None, f"the command cannot be judged: {problem}")
-        except RecursionError:
-            return _line(None, "the command cannot be judged: it is nested too deep")
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Any]) -> Self:
+        """From what `parts` gave."""
+        allow = None if parts["allow"] is None else tuple(map(CommandPattern, parts["allow"]))
+        return cls(tuple(map(CommandPattern, parts["deny"])), allow, parts["read_only"])
 
     def writing_refusal(self, tool: str) -> str | None:
-        """The same of a tool that writes a file."""
-        return _line(tool, "writes a file, and this role may only look (read_only)") if self.read_only else None
-
-    def _refusals(self, script: str, depth: int, left: list[int]) -> Iterator[str]:
-        if depth > _DEEPEST:
-            raise Unreadable("it runs shells within shells too deep")
-        for simple in simple_commands(script):
-            if self.read_only:
-                yield from self._writes(simple)
-            if simple.words:
-                yield from self._judged(simple.words, simple, depth, left)
-
-    def _judged(self, words: Sequence[Word], simple: Simple, depth: int, left: list[int]) -> Iterator[str]:
-        left[0] -= 1
-        if depth > _DEEPEST or left[0] < 0:
-            raise Unreadable("it runs too much, or commands within commands too deep")
-        name, shown = words[0], _shown(words)
-        if not name.known or (name.pattern and name.text not in ("[", "[[")) or not name.text:
-            yield _line(shown, "cannot be judged: the command's name is computed; write it out")
-            return
-        if name.text in _RESERVED:
-            yield _line(shown, f"cannot be judged: {name.text!r} stands where a command is expected")
-            return
-        if name.text in _EVALUATES and any(_SUBSTITUTES.search(word.text) for word in words):
-            yield _line(shown, f"cannot be judged: {name.text} would run what stands in its words")
-        for pattern in self.deny:
-            if pattern.may_fit(words):
-                sure = pattern.surely_fits(words) or all(word.known for word in words)
-                yield _line(shown, f"{'matches' if sure else 'could match'} the denied pattern {pattern.text!r}")
-        found = inside(words, simple)
-        if found.why is not None:
-            yield _line(shown, f"cannot be judged: {found.why}")
-        for inner in found.exact:
-            yield from self._judged(inner, simple, depth + 1, left)
-        for inner in found.loose:
-            for pattern in self.deny:
-                if pattern.may_fit(inner):
-                    yield _line(shown, f"may run what the denied pattern {pattern.text!r} matches")
-        for script in found.scripts:
-            yield from self._refusals(script, depth + 1, left)
-        for script in found.perhaps:
-            try:
-                yield from self._refusals(script, depth + 1, left)
-            except Unreadable:
-                continue
-        if found.plain:
-            yield from self._plain(words, shown)
-
-    def _plain(self, words: Sequence[Word], shown: str) -> Iterator[str]:
-        if (
-            self.allow is not None
-            and words[0].text not in looking.SHELL
-            and not any(pattern.surely_fits(words) for pattern in self.allow)
-        ):
-            allowed = ", ".join(repr(pattern.text) for pattern in self.allow[:8])
-            yield _line(shown, f"matches no allowed pattern ({allowed}{', ...' if len(self.allow) > 8 else ''})")
-        if self.read_only and (why := looking.why_it_writes(words)) is not None:
-            yield _line(shown, f"{why}, and this role may only look (read_only)")
-
-    def _writes(self, simple: Simple) -> Iterator[str]:
-        for target in simple.writes:
-            if target.text not in _NO_FILE:
-                name = target.text.replace(COMPUTED, "...")
-                yield _line(
-                    _cut(simple.text.partition("\n")[0]),
-                    f"writes to {_cut(name)!r}, and this role may only look (read_only)",
-                )
-        for name in simple.assigns:
-            if not looking.VARIABLES.fullmatch(name):
-                yield _line(
-                    _cut(simple.text.partition("\n")[0]), f"sets {_cut(name)}, and this role may only look (read_only)"
-                )
+        """Why a tool that writes a file is refused, in one line; None where it may write."""
+        return refused(tool, "writes a file, and this role may only look (read_only)") if self.read_only else None
 
 
-def _shown(words: Sequence[Word]) -> str:
-    return _cut(" ".join(word.text.replace(COMPUTED, "...") for word in words[:40]))
-
-
-def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def _line(what: str | None, why: str) -> str:
+def refused(what: str | None, why: str) -> str:
+    """What a model is told, in one line, of a command or a tool that was not run."""
     return " ".join(["refused, nothing was run:", *([] if what is None else [f"`{what}`"]), *why.split()])

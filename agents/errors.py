@@ -3,6 +3,8 @@
 AgentError
 ├── RegistryError    a model file or a choice of model is wrong: one line naming file, field and mend
 ├── ProviderRefused  the provider gave an answer that retries cannot mend: an infrastructure fault, never a score
+├── JudgeMissing     the process that judges commands cannot be started: an infrastructure fault, never a score
+├── CommandRefused   the role's policy does not let a command run
 ├── TryFailed        one HTTP request brought no answer; the retry loop decides what comes of it
 └── VisitEnded       control flow: the role's visit is over without a hand-over, `ended_by` says why
 DeadlinePassed       control flow: the moment given to `Clock.deadline` has come (no AgentError: nothing went wrong)
@@ -74,9 +76,13 @@ class VisitEnded(AgentError):
         self.ended_by: EndedBy = ended_by
 
 
-class DeadlinePassed(Exception):
-    """Raised inside `Clock.deadline` when its moment has come."""
+class JudgeMissing(AgentError):
+    """No command of a role with a policy can be judged; the message says how to find out why."""
 
 
 class CommandRefused(AgentError):
     """The role's policy does not let a command run; the message is what the model is told."""
+
+
+class DeadlinePassed(Exception):
+    """Raised inside `Clock.deadline` when its moment has come."""

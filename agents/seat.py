@@ -10,6 +10,7 @@ from agents.errors import VisitEnded
 from agents.keep_alive import Background
 from agents.limits import Limits
 from agents.record import Record
+from agents.shell.judge import Judge
 from cost_model.calls import Book
 from harbor_tasks.sandbox import Shell
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Seat:
     """One attempt's place to work. `nonce` is 16 hex digits that stand at the head of every prompt of this attempt, so
     that no other attempt can read its cache. `http` comes from `agents.transport.open_http`. `background` None: no role
-    may ask for keep-alive pings."""
+    may ask for keep-alive pings; `judge` None: none may have a policy for its commands."""
 
     trial_id: str
     attempt: int
@@ -33,6 +34,7 @@ class Seat:
     limits: Limits
     http: "httpx2.AsyncClient"
     background: Background | None = None
+    judge: Judge | None = None
 
     @asynccontextmanager
     async def span(self, kind: str, lane: str, name: str) -> AsyncIterator[None]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Literal
 
 from agents.clock import Clock, VirtualClock, WallClock
 from agents.crew import Limits, Seat, hire
-from agents.errors import ProviderRefused, VisitEnded
+from agents.errors import JudgeMissing, ProviderRefused, VisitEnded
 from agents.keep_alive import Background
+from agents.shell.judge import Judge
 from cost_model.calls import CallSent, SpendingStopped
 from cost_model.policies import POLICIES
 from experiments.budget import Budget
@@ -130,7 +131,7 @@ class _Attempt:
             return await self._ended(self._end("storage_limit", "unscored", str(error)))
         except SandboxSpoiled as error:
             return await self._ended(self._end("sandbox_spoiled", "unscored", str(error)))
-        except (ProviderRefused, SandboxBroken) as error:
+        except (ProviderRefused, SandboxBroken, JudgeMissing) as error:
             return await self._broken(started, _one_line(error), str(error))
         except Exception as error:
             # A bug, of ours or of a graph: it ends this trial and no other, and its traceback is kept.
@@ -159,7 +160,7 @@ class _Attempt:
         import topologies
 
         # Between two visits nobody works, and yet time must stand still: the graph's own lane sees to that.
-        async with Background.open() as background, self.clock.lane("graph"):
+        async with Background.open() as background, Judge.open() as judge, self.clock.lane("graph"):
             seat = Seat(
                 trial_id=self.trial.id,
                 attempt=self.attempt,
@@ -171,6 +172,7 @@ class _Attempt:
                 limits=self._limits(),
                 http=self.bench.http,
                 background=background,
+                judge=judge,
             )
             topology = self.arm.topology
             roles = hire(topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt)

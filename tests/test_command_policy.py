@@ -1,19 +1,36 @@
 """What a role may run: the parsed command decides, however the denied part of it is wrapped."""
 
+import asyncio
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.command_policy import CommandPattern, CommandPolicy
-from agents.shell.script import MOST_BYTES, Unreadable, simple_commands
-from agents.shell.words import read_word
+from agents.shell.judge import UNREADABLE, Judge
+from agents.shell.script import MOST_BYTES, simple_commands
+from agents.shell.words import Unreadable, read_word
 
 NO_TOUCH = CommandPolicy(deny=(CommandPattern("touch *"), CommandPattern("rm -rf *")))
 READER = CommandPolicy(read_only=True)
+
+
+_RUNNER, _JUDGE = asyncio.Runner(), Judge()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def judging() -> Iterator[None]:
+    with _RUNNER:
+        yield
+        _RUNNER.run(_JUDGE.close())
+
+
+def refusal(policy: CommandPolicy, command: str) -> str | None:
+    return _RUNNER.run(_JUDGE.refusal(policy, command))
 
 
 def quoted(inner: str) -> str:
@@ -98,7 +115,7 @@ SINGLE = st.tuples(st.sampled_from(["{}", *sorted(AROUND.values())]), st.sampled
 @given(st.recursive(SINGLE, wrapped, max_leaves=4))
 @settings(max_examples=300, deadline=None)
 def test_no_wrapping_lets_a_denied_command_through(command: str) -> None:
-    refused = NO_TOUCH.refusal(command)
+    refused = refusal(NO_TOUCH, command)
     assert refused is not None
     assert "\n" not in refused
     assert len(refused) < 600
@@ -113,7 +130,7 @@ def test_each_wrapping_does_run_what_it_wraps(how: str, tmp_path: Path) -> None:
         ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False
     )
     assert (tmp_path / "spot").exists(), done.stderr
-    assert NO_TOUCH.refusal(command) is not None
+    assert refusal(NO_TOUCH, command) is not None
 
 
 @pytest.mark.parametrize(
@@ -160,10 +177,18 @@ def test_each_wrapping_does_run_what_it_wraps(how: str, tmp_path: Path) -> None:
         "bash -s - <<'E'\ntouch spot\nE\n",
         "time { touch spot; }",
         "# only\ntouch spot # why",
+        # Where bash sees no comment and no end of a here-document, and a parser may.
+        "echo a\x0b#b; touch spot",
+        "echo a\x0c#b; touch spot",
+        "echo a\\\n#b; touch spot",
+        "cat <<E\nE \ncat <<'F'\nE\ntouch spot\nF\n",
+        "cat <<E\n E\ncat <<'F'\nE\ntouch spot\nF\n",
+        "cat <<-E\n  E\ncat <<'F'\nE\ntouch spot\nF\n",
+        "cat <<é\nü\ncat <<'F'\né\ntouch spot\nF\n",
     ],
 )
 def test_what_hides_a_denied_command_or_cannot_be_judged_is_refused(command: str) -> None:
-    assert NO_TOUCH.refusal(command) is not None
+    assert refusal(NO_TOUCH, command) is not None
 
 
 @pytest.mark.parametrize(
@@ -189,10 +214,13 @@ def test_what_hides_a_denied_command_or_cannot_be_judged_is_refused(command: str
         "# touch spot",
         "",
         '((x++)); echo $((x * 2)) ${x%.py} "${a[@]}"',
+        "cat > a <<'E'\n\n  a\n\tx {\U000ef7e1}\nE\nls # é\n",
+        "cat <<-E | wc -l\n\ta\n\tE\n",
+        "echo é {\U000ef7e1 'ü' \"中\" grün; ls",
     ],
 )
 def test_what_only_speaks_of_a_denied_command_may_run(command: str) -> None:
-    assert NO_TOUCH.refusal(command) is None
+    assert refusal(NO_TOUCH, command) is None
 
 
 ALLOWED = CommandPolicy(
@@ -227,7 +255,7 @@ ALLOWED = CommandPolicy(
     ],
 )
 def test_an_allow_list_lets_nothing_else_run_and_deny_goes_first(command: str, runs: bool) -> None:
-    assert (ALLOWED.refusal(command) is None) is runs
+    assert (refusal(ALLOWED, command) is None) is runs
 
 
 LOOKS = [
@@ -310,24 +338,24 @@ WRITES = [
 
 @pytest.mark.parametrize("command", LOOKS)
 def test_a_reader_may_look(command: str) -> None:
-    assert READER.refusal(command) is None
+    assert refusal(READER, command) is None
 
 
 @pytest.mark.parametrize("command", WRITES)
 def test_a_reader_may_not_write(command: str) -> None:
     if command == "git":
-        assert READER.refusal(command) is None
+        assert refusal(READER, command) is None
         return
-    refused = READER.refusal(command)
+    refused = refusal(READER, command)
     assert refused is not None
     assert "read_only" in refused or "cannot be judged" in refused
 
 
 def test_a_refusal_names_the_part_and_the_rule() -> None:
-    assert NO_TOUCH.refusal("ls | xargs rm -rf") == (
+    assert refusal(NO_TOUCH, "ls | xargs rm -rf") == (
         "refused, nothing was run: `rm -rf ...` matches the denied pattern 'rm -rf *'"
     )
-    assert READER.refusal("ls > out") == (
+    assert refusal(READER, "ls > out") == (
         "refused, nothing was run: `ls > out` writes to 'out', and this role may only look (read_only)"
     )
     assert READER.writing_refusal("write_file") is not None
@@ -335,7 +363,7 @@ def test_a_refusal_names_the_part_and_the_rule() -> None:
 
 
 def test_a_role_without_rules_runs_everything_that_can_be_read() -> None:
-    assert CommandPolicy().refusal("rm -rf / | sudo curl x") is None
+    assert refusal(CommandPolicy(), "rm -rf / | sudo curl x") is None
 
 
 @pytest.mark.parametrize("text", ["", "   ", "'open", "#", "a\0b"])
@@ -347,32 +375,76 @@ def test_a_pattern_without_words_is_none(text: str) -> None:
         CommandPattern(text)
 
 
-@given(st.text(max_size=200))
-@settings(max_examples=300, deadline=None)
-def test_any_text_is_judged_or_refused_and_never_crashes(text: str) -> None:
+ENDED_THE_PARSER = [
+    "{\U000ef7e1",
+    ";\x07z:`{\U00061651\U0010472e\U00084829\U000fd082\U0001e185\U000159fe\U0004401e\u038a[\U0004cb8c",
+    "[\U00083c37 {\U000f2fdd\u1186\U00056775)`\u0965{\u1e41\u03ce:\U00088665\U0003e040?",
+]
+"""Texts over which the parser died, given them as they are: a brace before what no table of 256 characters holds."""
+UNCLOSED = [
+    "]`<&=\n\\\n'esac ]]<<&`=~ do '`b[1case case #1case ",
+    "`$'function f$(\n{\nE\ndone*1<<done<< if |`'[[ :-$done ]]`=~ ,$",
+]
+"""Texts that the parser accepts, with a quote that is not closed."""
+ANY_TEXT = st.text(st.one_of(st.characters(), st.sampled_from("{}[]()$`'\"\\|&;<>#\n\t\0\x0b")), max_size=200)
+
+
+@given(ANY_TEXT)
+@example(ENDED_THE_PARSER[0])
+@example(ENDED_THE_PARSER[1])
+@example(ENDED_THE_PARSER[2])
+@example(UNCLOSED[0])
+@example(UNCLOSED[1])
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_judged_or_refused_in_one_line(text: str) -> None:
     for policy in (NO_TOUCH, ALLOWED, READER):
-        refused = policy.refusal(text)
+        refused = refusal(policy, text)
         assert refused is None or "\n" not in refused
+        assert refused != UNREADABLE
 
 
 SHELLISH = st.lists(st.sampled_from([*"ab '\"\\`$(){}[]<>|&;\n#=*?!~-1", "$(", "<<E\n", "\nE\n", "$'", "then ", "if "]))
 
 
 @given(SHELLISH.map("".join))
-@settings(max_examples=500, deadline=None)
-def test_any_shell_like_text_is_judged_or_refused_and_never_crashes(text: str) -> None:
+@settings(max_examples=300, deadline=None)
+def test_any_shell_like_text_is_judged_or_refused_in_one_line(text: str) -> None:
     for policy in (NO_TOUCH, ALLOWED, READER):
-        policy.refusal(text)
+        assert refusal(policy, text) != UNREADABLE
+
+
+SEEN_BY_BASH = st.lists(
+    st.sampled_from([*"a '\"\\`$(){};|&\n\t#=!<>", "touch ", "touch", "E\n", "<<E\n", "<<'E'\n", "<<-E\n", "\nE", "$(",
+                     "if ", "then ", "fi\n", "{ ", "; }", "\x0b", "é", "echo ", "[[ ", " ]]", "$'", "\\\n", "((", "))",
+                     "case a in ", "a) ", ";;", "esac ", "for a in 1; do ", "done\n", "f() ", "time ", "coproc ",
+                     "<("]),
+    max_size=14,
+)  # fmt: skip
+
+
+@given(SEEN_BY_BASH.map("".join))
+@settings(max_examples=150, deadline=None)
+def test_what_bash_runs_of_any_text_was_seen(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    """bash is the judge of the judge: where it runs the denied command, that was refused."""
+    if "touch" not in text or refusal(NO_TOUCH, text) is not None:
+        return
+    folder = tmp_path_factory.mktemp("bash")
+    script = f"exec 9>{shlex.quote(str(folder / 'ran'))}; touch() {{ echo ran >&9; }}\n{text}"
+    subprocess.run(
+        ["/bin/bash", "--norc", "-c", script], cwd=folder, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True,
+        timeout=20, check=False,
+    )  # fmt: skip
+    assert (folder / "ran").read_text() == ""
 
 
 def test_a_huge_and_a_deep_command_are_judged_in_bounded_time() -> None:
-    assert NO_TOUCH.refusal(f"cat > a <<'E'\n{'x' * (MOST_BYTES - 100)}\nE\n") is None
-    assert NO_TOUCH.refusal("x" * (MOST_BYTES + 1)) is not None
+    assert refusal(NO_TOUCH, f"cat > a <<'E'\n{'x' * (MOST_BYTES - 100)}\nE\n") is None
+    assert "more than 65536 bytes" in (refusal(NO_TOUCH, "x" * (MOST_BYTES + 1)) or "")
     for deep in ("$(" * 5000 + ")" * 5000, "(" * 5000 + ")" * 5000, "sh -c " * 5000, "env " * 5000 + "touch x"):
-        assert NO_TOUCH.refusal(deep) is not None
+        assert refusal(NO_TOUCH, deep) is not None
 
 
-@given(st.text(st.characters(exclude_characters="\0\r", codec="utf-8"), max_size=40))
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_a_quoted_text_is_read_as_itself(text: str) -> None:
     assert read_word(shlex.quote(text)).text == text

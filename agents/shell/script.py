@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from agents.shell.words import Word, read_word
+from agents.shell.words import Unreadable, Word, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 16
 MOST_NODES = 50_000
 
 _COMMANDS = ("command", "declaration_command", "test_command", "unset_command")
@@ -25,12 +25,23 @@ _OUTPUT = (">", ">>", ">|", "&>", "&>>", ">&", "<>")
 _QUOTED = ("raw_string", "ansi_c_string", "comment", "heredoc_start", "heredoc_end")
 _SUBSTITUTES = re.compile(r"(?:^|[^\\])(?:\\\\)*(?:`|\$\(|[<>]\()")
 _LEFT_OUT = re.compile(r"[ \t]+[-\w./=:,+@%]+(?:[ \t]+[-\w./=:,+@%]+)*[ \t]*", re.ASCII)
-_BLANK = re.compile(r"(?:\s|\\\n)*")
+_BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
+_WITHIN = {
+    **dict.fromkeys(("variable_assignment", "simple_expansion", "concatenation"), re.compile(r"(?:\\\n)*")),
+    **dict.fromkeys(
+        ("command", "declaration_command", "unset_command", "command_name", "variable_assignments", "negated_command",
+         "file_redirect", "herestring_redirect", "redirected_statement"),
+        re.compile(r"(?:[ \t]|\\\n)*"),
+    ),
+}  # fmt: skip
+"""What may lie between the parts of one word, and of one command. The parser goes on over ends of lines."""
+_MANY_LINES = ("string_content", "heredoc_body", "heredoc_content", "raw_string", "ansi_c_string", "comment")
+_ENDS_LINE = re.compile(r"(?:^|[^\\])(?:\\\\)*\n")
+_CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
+_NO_ASCII = re.compile(rb"[\x80-\xff]")
+_BEFORE_COMMENT = b" \t\n;&|()<>"
+_DELIMITER = re.compile(r"(?P<quote>\\|(?P<mark>['\"]))?(?P<word>[A-Za-z0-9_.+-]+)(?(mark)(?P=mark))")
 _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
-
-
-class Unreadable(Exception):
-    """What it says cannot be told; the message says where."""
 
 
 @dataclass(slots=True)
@@ -48,16 +59,21 @@ class Simple:
 
 
 def simple_commands(script: str) -> list[Simple]:
-    """In the order in which they are written. Raises Unreadable."""
+    """In the order in which they are written. Raises Unreadable.
+
+    The parser is C code that some texts have ended: nothing calls this but the process of `agents.shell.judge`.
+    """
     source = script.encode("utf-8", errors="replace")
     if len(source) > MOST_BYTES:
-        raise Unreadable(f"it has more than {MOST_BYTES} bytes")
-    if "\0" in script or "\r" in script:
-        raise Unreadable("it holds a NUL or a carriage return")
-    root = _parser().parse(source).root_node
+        raise Unreadable(f"it has more than {MOST_BYTES} bytes; make it shorter")
+    if _CONTROL.search(source):
+        raise Unreadable("it holds a control character")
+    # To bash they are characters of a word like others. The parser looks each up in a table of 256.
+    root = _parser().parse(_NO_ASCII.sub(b"%", source)).root_node
+    read = _Script(source)
     if root.has_error:
-        raise Unreadable(f"bash cannot read it, or the parser cannot: {_mistake(root)}")
-    return [_simple(node) for node in _checked(root, source)]
+        raise Unreadable(f"bash cannot read it, or the parser cannot: {read.mistake(root)}")
+    return [read.simple(node) for node in read.checked(root)]
 
 
 @cache
@@ -68,51 +84,185 @@ def _parser() -> "Parser":
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def _text(node: "Node") -> str:
-    return (node.text or b"").decode("utf-8", errors="replace")
+class _Script:
+    """Reads the nodes of one parsed text. Their text is taken from `source`, not from what the parser was given."""
 
+    def __init__(self, source: bytes) -> None:
+        self.source = source
 
-def _mistake(root: "Node") -> str:
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.is_error or node.is_missing:
-            return f"line {node.start_point[0] + 1} near {_text(node)[:40] or node.type!r}"
-        stack += [child for child in reversed(node.children) if child.has_error or child.is_missing]
-    return "somewhere"
+    def _text(self, node: "Node") -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", errors="replace")
 
+    def mistake(self, root: "Node") -> str:
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node.is_error or node.is_missing:
+                return f"line {node.start_point[0] + 1} near {self._text(node)[:40] or node.type!r}"
+            stack += [child for child in reversed(node.children) if child.has_error or child.is_missing]
+        return "somewhere"
 
-def _checked(root: "Node", source: bytes) -> Iterator["Node"]:
-    """The nodes to be read as simple commands. Raises Unreadable where text is unaccounted for."""
-    stack, seen = [root], 0
-    while stack:
-        node = stack.pop()
-        seen += 1
-        if seen > MOST_NODES:
-            raise Unreadable("it has too many parts")
-        children = node.children
-        if node.type == "heredoc_redirect":
-            start = next(child for child in children if child.type == "heredoc_start")
-            quoted = any(mark in _text(start) for mark in "'\"\\")
-            for child in children:
-                if child.type == "heredoc_body":
-                    if not quoted:
-                        _plain_gaps(child, source)
-                        stack += [each for each in reversed(child.children) if each.type != "heredoc_content"]
-                else:
-                    stack.append(child)
-            continue
-        if not children:
-            told = _text(node)
-            if node.is_named and node.type not in _QUOTED and _SUBSTITUTES.search(told):
-                raise Unreadable(f"line {node.start_point[0] + 1}: what {told[:40]!r} runs cannot be told")
-        elif node.type == "string":
-            _plain_gaps(node, source)
+    def checked(self, root: "Node") -> Iterator["Node"]:
+        """The nodes to be read as simple commands. Raises Unreadable where text is unaccounted for."""
+        stack, seen = [root], 0
+        while stack:
+            node = stack.pop()
+            seen += 1
+            if seen > MOST_NODES:
+                raise Unreadable("it has too many parts")
+            children = node.children
+            if node.type == "heredoc_redirect":
+                quoted = self._check_end(node)
+                for child in children:
+                    if child.type == "heredoc_body":
+                        if not quoted:
+                            self._plain_gaps(child)
+                            stack += [each for each in reversed(child.children) if each.type != "heredoc_content"]
+                    else:
+                        stack.append(child)
+                continue
+            if node.type == "comment":
+                self._check_comment(node)
+            elif not children:
+                told = self._text(node)
+                if node.is_named and node.type not in _QUOTED and _SUBSTITUTES.search(told):
+                    raise Unreadable(f"line {node.start_point[0] + 1}: what {told[:40]!r} runs cannot be told")
+                if node.is_named and node.type not in _MANY_LINES and _ENDS_LINE.search(told):
+                    raise Unreadable(f"line {node.start_point[0] + 1}: where {told[:40]!r} ends cannot be told")
+            elif node.type == "string":
+                self._plain_gaps(node)
+            else:
+                self._no_gaps(node)
+            if node.type in _COMMANDS or (node.type in _LONE and not _is_part(node)):
+                yield node
+            stack += reversed(children)
+
+    def _check_comment(self, node: "Node") -> None:
+        """A `#` within a word begins none, nor behind a continued line. Raises Unreadable."""
+        before = self.source[: node.start_byte]
+        if (before and before[-1] not in _BEFORE_COMMENT) or before.endswith(b"\\\n"):
+            raise Unreadable(f"line {node.start_point[0] + 1}: whether '#' begins a comment cannot be told")
+
+    def _check_end(self, redirect: "Node") -> bool:
+        """Whether a here-document's delimiter is quoted. Raises Unreadable where it does not end where bash ends it."""
+        line = redirect.start_point[0] + 1
+        parts = {child.type: child for child in redirect.children if child.type.startswith("heredoc_")}
+        start = parts.get("heredoc_start")
+        delimiter = None if start is None else _DELIMITER.fullmatch(self._text(start))
+        if start is None or delimiter is None or "heredoc_end" not in parts:
+            raise Unreadable(f"line {line}: write the here-document's delimiter in letters, and its end on a line")
+        # The parser skips blanks before the body, and takes lines for the end that bash does not.
+        begin = self.source.find(b"\n", start.end_byte) + 1
+        between = self.source[begin : parts["heredoc_body"].start_byte if "heredoc_body" in parts else begin]
+        tabs = rb"\t*" if redirect.children[0].type == "<<-" else b""
+        word = delimiter["word"].encode()
+        end = re.compile(rb"^%b(%b)$" % (tabs, re.escape(word)), re.MULTILINE).search(self.source, begin)
+        if between.strip() or end is None or end.span(1) != _span(parts["heredoc_end"]):
+            raise Unreadable(f"line {line}: where the here-document ends cannot be told")
+        return delimiter["quote"] is not None
+
+    def _gaps(self, node: "Node") -> Iterator[str]:
+        at = node.start_byte
+        for child in node.children:
+            if child.start_byte > at:
+                yield self.source[at : child.start_byte].decode("utf-8", errors="replace")
+            at = max(at, child.end_byte)
+        if at < node.end_byte:
+            yield self.source[at : node.end_byte].decode("utf-8", errors="replace")
+
+    def _no_gaps(self, node: "Node") -> None:
+        for gap in self._gaps(node):
+            if self._left_out(node, gap):
+                continue
+            if not _WITHIN.get(node.type, _BLANK).fullmatch(gap):
+                raise Unreadable(f"line {node.start_point[0] + 1}: the parser leaves out {gap.strip(' ')[:40]!r}")
+
+    def _left_out(self, redirected: "Node", gap: str) -> list[str]:
+        """Plain words before a here-document, such as the dash of `python3 - <<END`: the parser leaves them out."""
+        body = _body(redirected) if redirected.type == "redirected_statement" else None
+        return gap.split() if body is not None and body.type == "command" and _LEFT_OUT.fullmatch(gap) else []
+
+    def _plain_gaps(self, node: "Node") -> None:
+        """Text with substitutions in it: what lies between them must hold none that the parser overlooked."""
+        plain = [*self._gaps(node), *(self._text(child) for child in node.children if child.type.endswith("_content"))]
+        for text in plain:
+            if _SUBSTITUTES.search(re.sub(r"[<>]\(", "", text)):
+                raise Unreadable(
+                    f"line {node.start_point[0] + 1}: what {text.strip()[:40]!r} runs cannot be told; write $(...) for "
+                    "backticks, or quote the delimiter of a here-document that is plain text"
+                )
+
+    def simple(self, node: "Node") -> Simple:
+        made = Simple(self._text(node))
+        if node.type in _LONE:
+            self._take(made, node)
+            return made
+        parent = node.parent
+        self._read_parts(made, node.children)
+        if parent is not None and parent.type == "redirected_statement" and _body(parent) == node:
+            made.text = self._text(parent)
+            for gap in self._gaps(parent):
+                made.words += map(Word, self._left_out(parent, gap))
+            self._read_parts(made, [child for child in parent.children if child != node])
+        return made
+
+    def _read_parts(self, made: Simple, parts: "list[Node]") -> None:
+        """Word by word; what only the end of a line keeps apart is one word."""
+        pending, end = "", -1
+        for part in parts:
+            if part.type == "comment":
+                continue
+            if part.type in ("file_redirect", "heredoc_redirect", "herestring_redirect") or (
+                part.type == "variable_assignment" and not made.words and not pending
+            ):
+                pending = _flush(made, pending)
+                self._take(made, part)
+                continue
+            # Adjacent in the source but for a continued line: no blank lies between.
+            if pending and self.source[end : part.start_byte].replace(b"\\\n", b"") == b"":
+                pending += self._text(part)
+            else:
+                pending = _flush(made, pending) or self._text(part)
+            end = part.end_byte
+        _flush(made, pending)
+
+    def _take(self, made: Simple, part: "Node") -> None:
+        if part.type == "variable_assignment":
+            found = _ASSIGNS.match(self._text(part))
+            made.assigns.append(found[1] if found else self._text(part))
+        elif part.type == "herestring_redirect":
+            word = read_word(self._text(part.children[-1]))
+            made.fed, made.given = True, f"{word.text}\n" if word.known else None
+        elif part.type == "file_redirect":
+            self._take_redirect(made, part)
         else:
-            _no_gaps(node, source)
-        if node.type in _COMMANDS or (node.type in _LONE and not _is_part(node)):
-            yield node
-        stack += reversed(children)
+            self._take_heredoc(made, part)
+
+    def _take_redirect(self, made: Simple, part: "Node") -> None:
+        """Words behind the target are the command's: `rm >log -rf x`."""
+        operator = next((child.type for child in part.children if not child.is_named), "")
+        rest = [child for child in part.children if child.is_named and child.type != "file_descriptor"]
+        if operator in (">&-", "<&-"):
+            self._read_parts(made, rest)
+            return
+        duplicates = rest and operator == ">&" and re.fullmatch(r"\d+-?|-", self._text(rest[0]))
+        if operator in _OUTPUT and rest and not duplicates:
+            made.writes.append(read_word(self._text(rest[0])))
+        self._read_parts(made, rest[1:])
+
+    def _take_heredoc(self, made: Simple, part: "Node") -> None:
+        start = next(child for child in part.children if child.type == "heredoc_start")
+        body = next((child for child in part.children if child.type == "heredoc_body"), None)
+        text = "" if body is None else self._text(body)
+        quoted = any(mark in self._text(start) for mark in "'\"\\")
+        if part.children[0].type == "<<-":
+            text = re.sub(r"^\t+", "", text, flags=re.MULTILINE)
+        made.fed, made.given = True, text if quoted or not re.search(r"[$`\\]", text) else None
+        for child in part.children:
+            if child.type in ("file_redirect", "herestring_redirect"):
+                self._take(made, child)
+            elif child.is_named and not child.type.startswith("heredoc") and child.type in _ARGUMENTS:
+                self._read_parts(made, [child])
 
 
 def _is_part(node: "Node") -> bool:
@@ -126,129 +276,18 @@ def _is_part(node: "Node") -> bool:
     return parent.type in _COMMANDS or (body is not None and body.type in _COMMANDS)
 
 
+def _span(node: "Node") -> tuple[int, int]:
+    return node.start_byte, node.end_byte
+
+
 def _body(redirected: "Node") -> "Node | None":
     return redirected.child_by_field_name("body")
-
-
-def _gaps(node: "Node", source: bytes) -> Iterator[str]:
-    at = node.start_byte
-    for child in node.children:
-        if child.start_byte > at:
-            yield source[at : child.start_byte].decode("utf-8", errors="replace")
-        at = max(at, child.end_byte)
-    if at < node.end_byte:
-        yield source[at : node.end_byte].decode("utf-8", errors="replace")
-
-
-def _no_gaps(node: "Node", source: bytes) -> None:
-    for gap in _gaps(node, source):
-        if _left_out(node, gap):
-            continue
-        if not _BLANK.fullmatch(gap):
-            raise Unreadable(f"line {node.start_point[0] + 1}: the parser leaves out {gap.strip()[:40]!r}")
-
-
-def _left_out(redirected: "Node", gap: str) -> list[str]:
-    """Plain words before a here-document, such as the dash of `python3 - <<END`: the parser leaves them out."""
-    body = _body(redirected) if redirected.type == "redirected_statement" else None
-    return gap.split() if body is not None and body.type == "command" and _LEFT_OUT.fullmatch(gap) else []
-
-
-def _plain_gaps(node: "Node", source: bytes) -> None:
-    """Text with substitutions in it: what lies between them must hold none that the parser overlooked."""
-    plain = [*_gaps(node, source), *(_text(child) for child in node.children if child.type.endswith("_content"))]
-    for text in plain:
-        if _SUBSTITUTES.search(re.sub(r"[<>]\(", "", text)):
-            raise Unreadable(
-                f"line {node.start_point[0] + 1}: what {text.strip()[:40]!r} runs cannot be told; write $(...) for "
-                "backticks, or quote the delimiter of a here-document that is plain text"
-            )
-
-
-def _simple(node: "Node") -> Simple:
-    made = Simple(_text(node))
-    if node.type in _LONE:
-        _take(made, node)
-        return made
-    parent = node.parent
-    _read_parts(made, node.children)
-    if parent is not None and parent.type == "redirected_statement" and _body(parent) == node:
-        made.text = _text(parent)
-        source = parent.text or b""
-        for gap in _gaps(parent, b" " * parent.start_byte + source):
-            made.words += map(Word, _left_out(parent, gap))
-        _read_parts(made, [child for child in parent.children if child != node])
-    return made
-
-
-def _read_parts(made: Simple, parts: "list[Node]") -> None:
-    """Word by word; what only the end of a line keeps apart is one word."""
-    top = parts[0].parent if parts else None
-    source, begin = (b"", 0) if top is None else (top.text or b"", top.start_byte)
-    pending, end = "", -1
-    for part in parts:
-        if part.type == "comment":
-            continue
-        if part.type in ("file_redirect", "heredoc_redirect", "herestring_redirect") or (
-            part.type == "variable_assignment" and not made.words and not pending
-        ):
-            pending = _flush(made, pending)
-            _take(made, part)
-            continue
-        # Adjacent in the source but for a continued line: no blank lies between.
-        if pending and source[end - begin : part.start_byte - begin].replace(b"\\\n", b"") == b"":
-            pending += _text(part)
-        else:
-            pending = _flush(made, pending) or _text(part)
-        end = part.end_byte
-    _flush(made, pending)
 
 
 def _flush(made: Simple, raw: str) -> str:
     if raw:
         made.words.append(read_word(raw))
     return ""
-
-
-def _take(made: Simple, part: "Node") -> None:
-    if part.type == "variable_assignment":
-        found = _ASSIGNS.match(_text(part))
-        made.assigns.append(found[1] if found else _text(part))
-    elif part.type == "herestring_redirect":
-        word = read_word(_text(part.children[-1]))
-        made.fed, made.given = True, f"{word.text}\n" if word.known else None
-    elif part.type == "file_redirect":
-        _take_redirect(made, part)
-    else:
-        _take_heredoc(made, part)
-
-
-def _take_redirect(made: Simple, part: "Node") -> None:
-    """Words behind the target are the command's: `rm >log -rf x`."""
-    operator = next((child.type for child in part.children if not child.is_named), "")
-    rest = [child for child in part.children if child.is_named and child.type != "file_descriptor"]
-    if operator in (">&-", "<&-"):
-        _read_parts(made, rest)
-        return
-    duplicates = rest and operator == ">&" and re.fullmatch(r"\d+-?|-", _text(rest[0]))
-    if operator in _OUTPUT and rest and not duplicates:
-        made.writes.append(read_word(_text(rest[0])))
-    _read_parts(made, rest[1:])
-
-
-def _take_heredoc(made: Simple, part: "Node") -> None:
-    start = next(child for child in part.children if child.type == "heredoc_start")
-    body = next((child for child in part.children if child.type == "heredoc_body"), None)
-    text = "" if body is None else _text(body)
-    quoted = any(mark in _text(start) for mark in "'\"\\")
-    if part.children[0].type == "<<-":
-        text = re.sub(r"^\t+", "", text, flags=re.MULTILINE)
-    made.fed, made.given = True, text if quoted or not re.search(r"[$`\\]", text) else None
-    for child in part.children:
-        if child.type in ("file_redirect", "herestring_redirect"):
-            _take(made, child)
-        elif child.is_named and not child.type.startswith("heredoc") and child.type in _ARGUMENTS:
-            _read_parts(made, [child])
 
 
 _ARGUMENTS = (

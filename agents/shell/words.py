@@ -15,6 +15,10 @@ _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E"
 _ANSI_CODE = re.compile(r"x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)", re.DOTALL)
 
 
+class Unreadable(Exception):
+    """What a command says cannot be told; the message says where."""
+
+
 def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -46,8 +50,13 @@ class Word:
         return head.startswith(parts[0]) or parts[0].startswith(head)
 
 
+def base_name(word: Word) -> str:
+    """Without the folders before it."""
+    return word.text.rsplit("/", 1)[-1]
+
+
 def read_word(raw: str) -> Word:
-    """From a word as it is written. Its quotes must be closed, as those of parsed text are."""
+    """From a word as it is written. Raises Unreadable where a quote is not closed."""
     reader = _Reader(raw)
     reader.read()
     return Word("".join(reader.text), reader.several, reader.pattern)
@@ -94,6 +103,8 @@ class _Reader:
         self.at += 2
 
     def _until_quote(self, end: int) -> None:
+        if end < 0:
+            raise Unreadable(f"a quote in {self.raw[:40]!r} is not closed")
         self.text.append(self.raw[self.at + 1 : end])
         self.at = end + 1
 
@@ -109,7 +120,7 @@ class _Reader:
             else:
                 self.text.append(char)
                 self.at += 1
-        self.at += 1
+        self._close('"')
 
     def _ansi(self) -> None:
         raw = self.raw
@@ -127,6 +138,11 @@ class _Reader:
             following = raw[self.at + 1 : self.at + 2]
             self.text.append(_ANSI.get(following, following))
             self.at += 2
+        self._close("'")
+
+    def _close(self, quote: str) -> None:
+        if not self.raw.startswith(quote, self.at):
+            raise Unreadable(f"a quote in {self.raw[:40]!r} is not closed")
         self.at += 1
 
     def _computed(self, *, several: bool) -> None:

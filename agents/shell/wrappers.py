@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agents.shell.script import Simple
-from agents.shell.words import COMPUTED, Word, names
+from agents.shell.words import COMPUTED, Word, base_name, names
 
 SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"))
 
@@ -55,10 +55,6 @@ class Inside:
     perhaps: list[str] = field(default_factory=list)
     plain: bool = True
     why: str | None = None
-
-
-def base_name(word: Word) -> str:
-    return word.text.rsplit("/", 1)[-1]
 
 
 def inside(words: Sequence[Word], simple: Simple) -> Inside:
