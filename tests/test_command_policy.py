@@ -184,6 +184,13 @@ def test_each_wrapping_does_run_what_it_wraps(how: str, tmp_path: Path) -> None:
         "cat <<E\nE \ncat <<'F'\nE\ntouch spot\nF\n",
         "cat <<E\n E\ncat <<'F'\nE\ntouch spot\nF\n",
         "cat <<-E\n  E\ncat <<'F'\nE\ntouch spot\nF\n",
+        "a=\\\n\ntouch spot",
+        "$\ntouch spot",
+        "x =~ \ntouch spot",
+        "a=1\\\nb touch spot",
+        "ls >a\\\nb; >a\\\nb touch spot",
+        "time A=1 touch spot",
+        "x='$(touch spot)'; echo ${x@P}",
         "cat <<é\nü\ncat <<'F'\né\ntouch spot\nF\n",
     ],
 )
@@ -273,6 +280,9 @@ LOOKS = [
     "diff <(sort a) <(sort b)",
     "date +%s; stat -c %s a; tar -tzf a.tgz; jq . a.json",
     "bash -c 'ls | wc -l'",
+    "while read -r line; do printf '%s\\n' \"$line\"; done < a",
+    "export n=$(wc -l < a); local m=1; (( n += 1 )); echo ${x:=$n} ${n:-0}",
+    "mapfile -t lines < a; declare -p PATH; file a",
 ]
 WRITES = [
     "echo x > a",
@@ -333,6 +343,29 @@ WRITES = [
     "date -s now",
     "xxd -r a b",
     "f() { rm a; }; f",
+    "env PATH=. ls",
+    "time PATH=. ls",
+    "time -o log ls",
+    "env BASH_ENV=a bash -c ls",
+    "printf -v PATH .",
+    "read -r PATH <<< .; ls",
+    "unset PATH",
+    "mapfile PATH < a",
+    "declare -n r=PATH; r=.",
+    "export $x",
+    "for PATH in .; do ls; done",
+    ": ${PATH:=.}; ls",
+    "(( PATH = 1 ))",
+    "let PATH=1",
+    "file -C -m a",
+    "f() { ls; } > log; f",
+    "exec 3<> a",
+    "echo x >| a",
+    "cat <<E\n$(rm a)\nE\n",
+    "find . -exec sh -c 'echo > a' \\;",
+    "ls | xargs -I{} sh -c 'echo {} > a'",
+    "eval 'echo > a'",
+    "trap 'echo > a' EXIT",
 ]  # fmt: skip
 
 
@@ -430,10 +463,10 @@ def test_what_bash_runs_of_any_text_was_seen(tmp_path_factory: pytest.TempPathFa
         return
     folder = tmp_path_factory.mktemp("bash")
     script = f"exec 9>{shlex.quote(str(folder / 'ran'))}; touch() {{ echo ran >&9; }}\n{text}"
+    command = ["/bin/bash", "--norc", "-c", script]
     subprocess.run(
-        ["/bin/bash", "--norc", "-c", script], cwd=folder, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True,
-        timeout=20, check=False,
-    )  # fmt: skip
+        command, cwd=folder, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False
+    )
     assert (folder / "ran").read_text() == ""
 
 

@@ -4,12 +4,13 @@ A guard rail against mistakes, and no security boundary: whoever means to write 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from agents.shell.words import Word, names
+from agents.shell.words import COMPUTED, Word, names
 
 PLAIN = names(
-    "ls cat head tail wc grep egrep fgrep cut tr comm paste nl tac rev fold expand unexpand od hexdump strings file "
+    "ls cat head tail wc grep egrep fgrep cut tr comm paste nl tac rev fold expand unexpand od hexdump strings "
     "stat du df basename dirname realpath readlink diff cmp md5sum sha1sum sha256sum sha512sum cksum sum which type id "
     "whoami uname ps printenv seq sleep column jq zcat zgrep nproc free uptime arch locale"
 )
@@ -24,6 +25,9 @@ SHELL = names(
 VARIABLES = re.compile(r"[a-z_][a-z0-9_]*|LC_[A-Z]+|LANG|TZ|COLUMNS|LINES|NO_COLOR|IFS|REPLY")
 """Those that may be set: a script's own, and such as lead no program to run another."""
 
+_READS = ("read", "mapfile", "readarray", "getopts", "unset")
+_DECLARES = ("export", "declare", "typeset", "readonly", "local")
+_SETS = re.compile(r"([A-Za-z_]\w*)\s*(?:[-+*/%&^|]|<<|>>)?=(?!=)")
 _FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls")
 _GIT_READS = names(
     "log diff show status blame annotate grep ls-files ls-tree cat-file rev-parse rev-list describe shortlog "
@@ -57,13 +61,32 @@ def why_it_writes(words: Sequence[Word]) -> str | None:
 
 
 def _variables(name: str, words: Sequence[Word]) -> str | None:
-    if name not in ("export", "declare", "typeset", "readonly", "local", "read", "printf", "mapfile", "readarray"):
-        return None
-    for word in words[1:]:
-        set_here = word.text.partition("=")[0].rstrip("+")
-        if re.fullmatch(r"[A-Za-z_]\w*", set_here) and "=" in word.text and not VARIABLES.fullmatch(set_here):
-            return f"it sets {set_here}"
+    for each in _set_by(name, words[1:]):
+        if COMPUTED in each:
+            return "which variable it sets is computed"
+        if not VARIABLES.fullmatch(each):
+            return f"it sets {each}"
     return None
+
+
+def _set_by(name: str, words: Sequence[Word]) -> Iterator[str]:
+    """Names of the variables that one of bash's own commands sets, or may set."""
+    texts = [COMPUTED if word.several else word.text for word in words]
+    if name == "printf":
+        yield from (text[2:] or following for text, following in pairwise([*texts, ""]) if text.startswith("-v"))
+    elif name == "let":
+        yield from (found[1] for text in texts for found in _SETS.finditer(text))
+    elif name in _READS:
+        yield from (text for text in texts if COMPUTED in text or re.fullmatch(r"[A-Za-z_]\w*(\[.*)?", text))
+    elif name in _DECLARES:
+        # What stands behind an equals sign stays one word.
+        for text in (word.text for word in words):
+            name, equals, _ = text.partition("=")
+            if re.match(r"[-+]\w*n", text):
+                # What it names is set through it.
+                yield COMPUTED
+            elif equals or COMPUTED in text:
+                yield name.rstrip("+").partition("[")[0]
 
 
 def _options(words: Sequence[Word]) -> list[str]:
@@ -186,6 +209,7 @@ _RULES: Mapping[str, Callable[[Sequence[Word]], str | None]] = {
     "git": _git,
     "sort": _without("oT", "--output", "--compress-program", "--temporary-directory"),
     "tree": _without("oR"),
+    "file": _without("C", "--compile"),
     "date": _without("s", "--set"),
     "hostname": lambda words: "it may set the name" if words else None,
     "uniq": _one_operand,

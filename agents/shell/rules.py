@@ -63,6 +63,8 @@ def _judged(policy: CommandPolicy, words: Sequence[Word], simple: Simple, depth:
             sure = pattern.surely_fits(words) or all(word.known for word in words)
             yield refused(shown, f"{'matches' if sure else 'could match'} the denied pattern {pattern.text!r}")
     found = inside(words, simple)
+    if policy.read_only:
+        yield from _assigns(found.assigns, shown)
     if found.why is not None:
         yield refused(shown, f"cannot be judged: {found.why}")
     for inner in found.exact:
@@ -102,11 +104,13 @@ def _writes(simple: Simple) -> Iterator[str]:
                 _cut(simple.text.partition("\n")[0]),
                 f"writes to {_cut(name)!r}, and this role may only look (read_only)",
             )
-    for name in simple.assigns:
-        if not looking.VARIABLES.fullmatch(name):
-            yield refused(
-                _cut(simple.text.partition("\n")[0]), f"sets {_cut(name)}, and this role may only look (read_only)"
-            )
+    yield from _assigns(simple.assigns, _cut(simple.text.partition("\n")[0]))
+
+
+def _assigns(assigned: Sequence[str], shown: str) -> Iterator[str]:
+    for name in assigned:
+        if not looking.VARIABLES.fullmatch(name.partition("[")[0]):
+            yield refused(shown, f"sets {_cut(name)}, and this role may only look (read_only)")
 
 
 def _shown(words: Sequence[Word]) -> str:

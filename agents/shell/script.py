@@ -35,6 +35,11 @@ _WITHIN = {
     ),
 }  # fmt: skip
 """What may lie between the parts of one word, and of one command. The parser goes on over ends of lines."""
+_JOINS = re.compile(r"(?:\\\n)+")
+_SETS = {
+    "expansion": ("=", ":="),
+    "binary_expression": ("=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="),
+}
 _MANY_LINES = ("string_content", "heredoc_body", "heredoc_content", "raw_string", "ansi_c_string", "comment")
 _ENDS_LINE = re.compile(r"(?:^|[^\\])(?:\\\\)*\n")
 _CONTROL = re.compile(rb"[\0-\x08\x0b-\x1f\x7f]")
@@ -133,7 +138,9 @@ class _Script:
                 self._plain_gaps(node)
             else:
                 self._no_gaps(node)
-            if node.type in _COMMANDS or (node.type in _LONE and not _is_part(node)):
+            if node.type == "expansion" and children[-2].type in ("P", "@P"):
+                raise Unreadable(f"line {node.start_point[0] + 1}: what {self._text(node)[:40]!r} runs cannot be told")
+            if node.type in _COMMANDS or (node.type in _LONE and not _is_part(node)) or _set_by(node) is not None:
                 yield node
             stack += reversed(children)
 
@@ -174,6 +181,8 @@ class _Script:
         for gap in self._gaps(node):
             if self._left_out(node, gap):
                 continue
+            if _JOINS.fullmatch(gap):
+                raise Unreadable(f"line {node.start_point[0] + 1}: put a blank before a backslash that ends a line")
             if not _WITHIN.get(node.type, _BLANK).fullmatch(gap):
                 raise Unreadable(f"line {node.start_point[0] + 1}: the parser leaves out {gap.strip(' ')[:40]!r}")
 
@@ -194,6 +203,10 @@ class _Script:
 
     def simple(self, node: "Node") -> Simple:
         made = Simple(self._text(node))
+        name = _set_by(node)
+        if name is not None:
+            made.assigns.append(self._text(name))
+            return made
         if node.type in _LONE:
             self._take(made, node)
             return made
@@ -274,6 +287,16 @@ def _is_part(node: "Node") -> bool:
         return False
     body = _body(parent) if parent.type == "redirected_statement" else None
     return parent.type in _COMMANDS or (body is not None and body.type in _COMMANDS)
+
+
+def _set_by(node: "Node") -> "Node | None":
+    """The name of the variable that a loop, a default or an assignment in arithmetic sets."""
+    if node.type == "for_statement":
+        return node.child_by_field_name("variable")
+    operators = _SETS.get(node.type)
+    if operators is None or not any(child.type in operators for child in node.children):
+        return None
+    return next((child for child in node.children if child.type in ("variable_name", "subscript")), None)
 
 
 def _span(node: "Node") -> tuple[int, int]:

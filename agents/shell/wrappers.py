@@ -18,7 +18,7 @@ _VALUES: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
         frozenset(("-k", "--kill-after", "-s", "--signal")),
         frozenset(("-v", "--verbose", "--preserve-status", "--foreground")),
     ),
-    "time": (frozenset(("-f", "--format", "-o", "--output")), frozenset(("-p", "-v", "-a", "--portability"))),
+    "time": (frozenset(("-f", "--format")), frozenset(("-p", "-v", "--portability", "--verbose"))),
     "command": (frozenset(), frozenset(("-p",))),
     "builtin": (frozenset(), frozenset()),
     "exec": (frozenset(("-a",)), frozenset(("-c", "-l"))),
@@ -40,19 +40,22 @@ _LOOSE = names(
 """Wrappers whose options are not: whatever stands in their words may be what they run."""
 
 _EXEC = ("-exec", "-execdir", "-ok", "-okdir")
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", re.ASCII)
 _INPUT = re.compile(r"/dev/(stdin|fd/.*)|/proc/.*/fd/.*|-")
 _SCRIPT_LIKE = re.compile(r"[\s;|&]")
 
 
 @dataclass(slots=True)
 class Inside:
-    """`exact` are commands that it surely runs, `loose` such as it may run, `scripts` texts that it runs as a shell.
+    """`exact` are commands that it surely runs, `loose` such as it may run, `scripts` texts that it runs as a shell,
+    `perhaps` such as it may so run; `assigns` are variables that it sets for them.
     `plain`: it does something itself. `why` says why what it runs cannot be told."""
 
     exact: list[list[Word]] = field(default_factory=list)
     loose: list[list[Word]] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
     perhaps: list[str] = field(default_factory=list)
+    assigns: list[str] = field(default_factory=list)
     plain: bool = True
     why: str | None = None
 
@@ -161,7 +164,7 @@ def _filled(words: Sequence[Word], mark: str) -> list[Word]:
 
 def _wrapper(name: str, words: Sequence[Word]) -> Inside:
     values, flags = _VALUES[name]
-    at, mark = 1, "{}"
+    at, mark, assigns = 1, "{}", list[str]()
     while at < len(words):
         word = words[at]
         if not word.known:
@@ -173,7 +176,8 @@ def _wrapper(name: str, words: Sequence[Word]) -> Inside:
             at += 1
             break
         if not text.startswith("-"):
-            if name == "env" and "=" in text:
+            if (name == "env" and "=" in text) or (name == "time" and _ASSIGNS.match(text)):
+                assigns.append(text.partition("=")[0])
                 at += 1
                 continue
             break
@@ -196,10 +200,10 @@ def _wrapper(name: str, words: Sequence[Word]) -> Inside:
     at += name == "timeout"
     inner = list(words[at:])
     if not inner:
-        return Inside(plain=name in ("env", "xargs", "exec", "command"))
+        return Inside(assigns=assigns, plain=name in ("env", "xargs", "exec", "command"))
     if name == "xargs":
         inner = [*_filled(inner, mark), Word(COMPUTED, several=True)]
-    return Inside(exact=[inner], plain=False)
+    return Inside(exact=[inner], assigns=assigns, plain=False)
 
 
 def _loose(words: Sequence[Word]) -> Inside:
