@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,9 @@ _ANSWER_S = 10.0
 _START_S = 60.0
 _MOST_ANSWER = 1 << 16
 _LONGEST = 8_192
+_ROOT = str(Path(agents.__file__).parent.parent)
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from agents.shell.judge_process import serve; serve()"
+_PROGRAM = (sys.executable, "-I", "-c", _START, _ROOT)
 _GONE = (TimeoutError, OSError, EOFError, ValueError, RecursionError)
 """It is too slow, dead, or speaks rubbish (the last two)."""
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -36,9 +38,13 @@ _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 class Judge:
-    """One attempt's. The process is started when the first command is to be judged, and ends with `close`."""
+    """One attempt's. The process is started when the first command is to be judged, and ends with `close`.
 
-    def __init__(self) -> None:
+    `program` is what is started: it speaks as `agents.shell.judge_process` does."""
+
+    def __init__(self, program: Sequence[str] = _PROGRAM, *, answer_s: float = _ANSWER_S) -> None:
+        self._program = program
+        self._answer_s = answer_s
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
@@ -63,7 +69,7 @@ class Judge:
                 if process is None or process.returncode is not None:
                     process = await self._start()
                 try:
-                    async with asyncio.timeout(_ANSWER_S):
+                    async with asyncio.timeout(self._answer_s):
                         answer = _refusal(await _asked(process, request))
                 except _GONE:
                     return UNREADABLE
@@ -83,10 +89,9 @@ class Judge:
         await process.wait()
 
     async def _start(self) -> asyncio.subprocess.Process:
-        root = Path(agents.__file__).parent.parent
         try:
             self._process = process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-c", _START, str(root),
+                *self._program,
                 env={name: os.environ[name] for name in _KEPT if name in os.environ},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
                 # Whoever interrupts us in a terminal leaves its end to us.
@@ -95,16 +100,16 @@ class Judge:
             async with asyncio.timeout(_START_S):
                 ready = await _asked(process, b"")
         except _GONE as error:
-            raise JudgeMissing(_missing(root, str(error) or type(error).__name__)) from error
+            raise JudgeMissing(_missing(str(error) or type(error).__name__)) from error
         if ready != {"ready": True}:
-            raise JudgeMissing(_missing(root, "it says something else than that it is ready"))
+            raise JudgeMissing(_missing("it says something else than that it is ready"))
         return process
 
 
-def _missing(root: Path, why: str) -> str:
+def _missing(why: str) -> str:
     return (
         f"the process that judges commands for a command_policy does not start ({why}); see what "
-        f'`cd {root} && {sys.executable} -c "import tree_sitter, tree_sitter_bash"` says'
+        f'`cd {_ROOT} && {sys.executable} -c "import tree_sitter, tree_sitter_bash"` says'
     )
 
 

@@ -20,7 +20,7 @@ from agents.command_policy import CommandPolicy
 from agents.shell.rules import refusal
 from agents.shell.script import simple_commands
 
-CPU_S = 3
+CPU_S = 2
 """Of the processor, for one command."""
 _MEMORY = 512 << 20
 """Bytes of address space."""
