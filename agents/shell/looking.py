@@ -222,8 +222,3 @@ _RULES: Mapping[str, Callable[[Sequence[Word]], str | None]] = {
     ),
     "unzip": lambda words: None if words and words[0].text in ("-l", "-v", "-Z") else "it may unpack",
 }
-
-
-def reading_commands() -> list[str]:
-    """All that a reader may run, some with limits on their options."""
-    return sorted({*PLAIN, *_RULES})
