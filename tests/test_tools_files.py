@@ -17,6 +17,7 @@ from agents.clock import VirtualClock
 from agents.command_policy import CommandPattern, CommandPolicy
 from agents.crew import Limits, Seat
 from agents.errors import CommandRefused, VisitEnded
+from agents.shell.judge import Judge
 from agents.tools.files import MOST_LINES, MOST_WRITTEN
 from agents.tools.shelf import SHELF, Told
 from agents.transport import open_http
@@ -243,10 +244,10 @@ async def test_what_a_tool_takes_is_checked() -> None:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[tuple[RoleBench, Notes]]:
     notes, provider = Notes(), Provider()
-    async with open_http(simulator=provider.app) as http:
+    async with open_http(simulator=provider.app) as http, Judge.open() as judge:
         limits = Limits(20, command_timeout_s=10, max_output_tokens=1000, deadline=None)
-        seat = Seat("t1", 1, NONCE, VirtualClock(EPOCH), notes, notes, BareShell(str(tmp_path)), limits, http)
-        yield RoleBench(seat), notes
+        clock, shell = VirtualClock(EPOCH), BareShell(str(tmp_path))
+        yield RoleBench(Seat("t1", 1, NONCE, clock, notes, notes, shell, limits, http, judge=judge)), notes
 
 
 async def act(bench: RoleBench, tool: str, **arguments: object) -> str:
