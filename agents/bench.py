@@ -9,9 +9,6 @@ from agents.tools.sandbox_tool import Told
 from agents.wire_text import wire_text
 from harbor_tasks.sandbox import Output
 
-LOOP = 5
-"""The same command with the same output so often in a row is a loop."""
-
 
 @dataclass(slots=True)
 class RoleBench:
@@ -88,5 +85,5 @@ class RoleBench:
         if self._repeated and self._repeated[0] != (command, output):
             self._repeated.clear()
         self._repeated.append((command, output))
-        if len(self._repeated) >= LOOP:
+        if len(self._repeated) >= self.seat.limits.loop_after:
             raise VisitEnded("loop")

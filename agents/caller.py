@@ -63,6 +63,8 @@ class Caller:
                 await seat.clock.sleep(seconds)
 
         async def ask_once() -> Reply:
+            # Each try: the one before may have been paid for.
+            seat.check_spending(self.role)
             started = seat.clock.now()
             try:
                 return await self.client.ask(lane, call)
@@ -82,9 +84,9 @@ class Caller:
         return reply, call.key
 
     async def _ping(self, number: int) -> datetime | None:
-        """When it was sent; None when it brought no answer or missed."""
+        """When it was sent; None when it brought no answer or missed, or nothing more may be spent."""
         client, lane = self.client, self._pinged
-        if lane is None:
+        if lane is None or self.seat.used_up(self.role):
             return None
         identity = replace(
             self._identity(lane, f"k{number}"), blocks=1 + lane.asked, max_output_tokens=client.least_output

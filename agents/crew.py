@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from importlib.resources import files
 
 from agents.actions import told
@@ -30,7 +31,8 @@ class RoleModel:
     and lowers no limit of the seat.
 
     `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
-    `prompt` is a text, `tools` are names of `agents.tools.shelf`, `command_policy` says which commands may run.
+    `prompt` is a text, `tools` are names of `agents.tools.shelf`, `command_policy` says which commands may run. `max_usd`
+    and `max_tokens` are for the seat's guard to hold.
     """
 
     entry: ModelEntry
@@ -43,6 +45,8 @@ class RoleModel:
     max_turns: int | None = None
     max_output_tokens: int | None = None
     command_policy: CommandPolicy | None = None
+    max_usd: Decimal | None = None
+    max_tokens: int | None = None
 
 
 def load_prompt(name: str) -> str:

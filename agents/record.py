@@ -41,3 +41,6 @@ class Record(Protocol):
 
     def handover(self, from_role: str, handover: Handover, at: datetime, call: str = "") -> None:
         """`call` is the key of the call that handed over."""
+
+    def visit_ended(self, role: str, ended_by: str, at: datetime, call: str | None) -> None:
+        """A visit that ended without a hand-over; `call` is the last that was answered in it."""

@@ -5,8 +5,9 @@ begins anew: then it opens another, in which it knows only what it is told. What
 over to next, and what anything costs.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from agents.arguments import Unfit
 from agents.bench import RoleBench
@@ -16,6 +17,7 @@ from agents.errors import CommandRefused, VisitEnded
 from agents.handover import Handover, HandoverTool
 from agents.lane import Lane, Message
 from agents.seat import Seat
+from agents.time_left import TimeLeft
 from agents.tools import Tool
 from agents.tools.shelf import SHELF
 
@@ -56,6 +58,11 @@ class Role:
     turns: int = 0
     _lanes: int = 1
     _pending: _Pending | None = None
+    _last_call: str | None = None
+    _time: TimeLeft = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._time = TimeLeft(self.seat.clock, self.seat.limits)
 
     def begin_lane(self, lane: Lane) -> None:
         self.lane, self._pending = lane, None
@@ -75,31 +82,36 @@ class Role:
             await self.caller.rest()
             self.begin_lane(self.open_lane(self._lanes))
             self._lanes += 1
+        self._last_call = None
         async with seat.clock.lane(self.lane.name), seat.span("visit", self.lane.name, self.name):
-            self._hear(message)
-            nudges = 0
-            while True:
-                self._check_limits()
-                self.turns += 1
-                async with seat.span("turn", self.lane.name, str(self.turns)):
-                    reply, key = await self._next_reply()
-                    handover = await self._carry_out(reply, key) if reply.tool_calls else None
-                    if handover is not None:
-                        return handover
-                    if self.one_answer and reply.ending != "paused":
-                        raise VisitEnded("no_handover")
-                    if reply.tool_calls:
-                        nudges = 0
-                    elif reply.mend:
-                        self._append(self.caller.client.user(self._cut(reply) + reply.mend))
-                    elif reply.ending == "paused":
-                        # Asked again as things stand, the provider goes on where it paused.
-                        continue
-                    elif nudges == NUDGES:
-                        raise VisitEnded("no_handover")
-                    else:
-                        nudges += 1
-                        self._append(self.caller.client.user(self._nudge(reply)))
+            with self._recorded_end():
+                self._hear(self._time.in_visit(message))
+                return await self._turns()
+
+    async def _turns(self) -> Handover:
+        nudges = 0
+        while True:
+            self._check_limits()
+            self.turns += 1
+            async with self.seat.span("turn", self.lane.name, str(self.turns)):
+                reply, key = await self._next_reply()
+                handover = await self._carry_out(reply, key) if reply.tool_calls else None
+                if handover is not None:
+                    return handover
+                if self.one_answer and reply.ending != "paused":
+                    raise VisitEnded("no_handover")
+                if reply.tool_calls:
+                    nudges = 0
+                elif reply.mend:
+                    self._append(self.caller.client.user(self._cut(reply) + reply.mend))
+                elif reply.ending == "paused":
+                    # Asked again as things stand, the provider goes on where it paused.
+                    continue
+                elif nudges == NUDGES:
+                    raise VisitEnded("no_handover")
+                else:
+                    nudges += 1
+                    self._append(self.caller.client.user(self._nudge(reply)))
 
     async def execute(self, commands: Sequence[str], *, stop: bool) -> list[int]:
         """For a node: runs in the role's shell what it handed over, each recorded and timed as a command of its own.
@@ -109,20 +121,30 @@ class Role:
         """
         codes: list[int] = []
         async with self.seat.clock.lane(self.lane.name), self.seat.span("visit", self.lane.name, self.name):
-            for command in commands:
-                # Nobody goes round in circles who does not see what comes of it.
-                self.bench.forget()
-                try:
-                    output, _ = await self.bench.run(command)
-                except CommandRefused:
-                    codes.append(CANNOT_RUN)
-                    failed = True
-                else:
-                    codes.append(output.exit_code)
-                    failed = output.exit_code != 0 or output.timed_out
-                if stop and failed:
-                    break
+            with self._recorded_end():
+                for command in commands:
+                    # Nobody goes round in circles who does not see what comes of it.
+                    self.bench.forget()
+                    try:
+                        output, _ = await self.bench.run(command)
+                    except CommandRefused:
+                        codes.append(CANNOT_RUN)
+                        failed = True
+                    else:
+                        codes.append(output.exit_code)
+                        failed = output.exit_code != 0 or output.timed_out
+                    if stop and failed:
+                        break
         return codes
+
+    @contextmanager
+    def _recorded_end(self) -> Iterator[None]:
+        """Records what ends inside without a hand-over; one is recorded where it is made."""
+        try:
+            yield
+        except VisitEnded as end:
+            self.seat.record.visit_ended(self.name, end.ended_by, self.seat.clock.now(), self._last_call)
+            raise
 
     def _hear(self, message: str) -> None:
         if self._pending is None:
@@ -133,6 +155,7 @@ class Role:
 
     async def _next_reply(self) -> tuple[Reply, str]:
         reply, key = await self.caller.ask(self.lane, self.turns)
+        self._last_call = key
         if reply.tool_calls or reply.mend:
             valid = not reply.mend and all(self._refusal(c, reply) is None for c in reply.tool_calls)
             self.seat.book.judged(key, valid)
@@ -164,6 +187,7 @@ class Role:
             self._pending = _Pending(tuple(results), call.id, after)
             self.seat.record.handover(self.name, handover, self.seat.clock.now(), key)
             return handover
+        results[-1] = replace(results[-1], text=self._time.in_result(results[-1].text))
         self._append(*self.caller.client.results(results))
         return None
 
@@ -184,6 +208,7 @@ class Role:
         if self.turns >= self.seat.limits.max_turns:
             raise VisitEnded("max_turns")
         self.seat.check_deadline()
+        self.seat.check_spending(self.name)
 
     def _nudge(self, reply: Reply) -> str:
         ways = " or ".join(h.name for h in self.handovers)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agents.clock import Clock
 from agents.errors import VisitEnded
+from agents.guard import Guard
 from agents.keep_alive import Background
 from agents.limits import Limits
 from agents.record import Record
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class Seat:
     """One attempt's place to work. `nonce` is 16 hex digits that stand at the head of every prompt of this attempt, so
     that no other attempt can read its cache. `http` comes from `agents.transport.open_http`. `background` None: no role
-    may ask for keep-alive pings; `judge` None: none may have a policy for its commands."""
+    may ask for keep-alive pings; `judge` None: none may have a policy for its commands; `guard` None: nothing limits what
+    is spent."""
 
     trial_id: str
     attempt: int
@@ -35,6 +37,7 @@ class Seat:
     http: "httpx2.AsyncClient"
     background: Background | None = None
     judge: Judge | None = None
+    guard: Guard | None = None
 
     @asynccontextmanager
     async def span(self, kind: str, lane: str, name: str) -> AsyncIterator[None]:
@@ -50,3 +53,12 @@ class Seat:
         deadline = self.limits.deadline
         if deadline is not None and self.clock.past(deadline):
             raise VisitEnded("agent_timeout")
+
+    def used_up(self, role: str) -> bool:
+        """Whether the role may make no further call, because of what has been spent."""
+        return self.guard is not None and self.guard.used_up(role)
+
+    def check_spending(self, role: str) -> None:
+        """Raises VisitEnded when the role may make no further call."""
+        if self.used_up(role):
+            raise VisitEnded("over_budget")

@@ -54,6 +54,8 @@ def role_model(file: SpecFile, at: Place, wanted: RoleSpec, known: Mapping[str, 
         wanted.max_turns,
         wanted.max_output_tokens,
         None if wanted.command_policy is None else _policy(file, (*at, "command_policy"), wanted.command_policy),
+        wanted.max_usd,
+        wanted.max_tokens,
     )
 
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 
 from agents.crew import RoleModel
 from experiments.plan import Parts
-from experiments.spec import Spec
+from experiments.spec import LimitsSpec, Spec
 
 if TYPE_CHECKING:
     from topologies import Topology
@@ -23,6 +24,10 @@ _CHOICES = ("efforts", "temperature")
 
 _NEWER = ("caching", "cache_key", "reasoning", "actions", "extra_body", "headers")
 """Fields that entries did not always have."""
+
+
+_NEWER_LIMITS = ("max_usd", "max_tokens", "loop_after", "tell_time")
+"""Limits that experiments did not always have."""
 
 
 def arm_parts(
@@ -37,7 +42,7 @@ def arm_parts(
             role.prompt: _digest(topology.prompt(role.prompt).encode()) for role in topology.roles_for(parameters)
         },
         "parameters": parameters.model_dump(mode="json"),
-        "limits": spec.limits.model_dump(mode="json"),
+        "limits": _limits_parts(spec.limits),
         "pass_threshold": str(spec.pass_threshold.normalize()),
         "seed": spec.seed,
         "prices_at": spec.prices_at.astimezone(UTC).isoformat() if spec.prices_at else None,
@@ -68,8 +73,22 @@ def _role_parts(model: RoleModel) -> dict[str, object]:
         "max_turns": model.max_turns,
         "max_output_tokens": model.max_output_tokens,
         "command_policy": None if model.command_policy is None else model.command_policy.parts(),
+        "max_usd": _dollars(model.max_usd),
+        "max_tokens": model.max_tokens,
     }
     return parts | {name: value for name, value in chosen.items() if value is not None}
+
+
+def _limits_parts(limits: LimitsSpec) -> dict[str, object]:
+    """Newer ones only where they are not what they always were."""
+    given = limits.model_dump(exclude_defaults=True)
+    whole = limits.model_dump(mode="json") | {"max_usd": _dollars(limits.max_usd)}
+    return {name: value for name, value in whole.items() if name in given or name not in _NEWER_LIMITS}
+
+
+def _dollars(usd: Decimal | None) -> str | None:
+    """One text for 0.5 and 0.50."""
+    return None if usd is None else str(usd.normalize())
 
 
 def _source_digest(topology: "Topology") -> str:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from agents.limits import LOOP, TellTime
 from agents.strict_yaml import parse, read_file
 from experiments.budget import MOST_USD
 from experiments.errors import SpecError
@@ -32,6 +33,7 @@ SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
 Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
 Pattern = Annotated[str, Field(min_length=1, max_length=500)]
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
+TokenCount = Annotated[int, Field(ge=1, le=1_000_000_000_000, strict=True)]
 YEARS = (2000, 2100)
 """First and last year of a moment in a spec: beyond them no clock and no price list can be computed with."""
 
@@ -77,8 +79,8 @@ class RoleSpec(_Part):
     """`model` is a name of the registry. `lifetime` asks the provider's cache for it ("5m", "1h", "30m", ...), `effort`
     is one of the model's own words; None takes the provider's default, of the temperature too. `prompt` is a Markdown
     file, relative to the spec, and `tools` are the names of those it has besides its hand-overs; None: the topology's
-    own. `max_turns` and `max_output_tokens` lower the experiment's limits for this role. `command_policy` says which
-    commands it may run; None: all."""
+    own. `max_turns`, `max_output_tokens`, `max_usd` and `max_tokens` limit this role beside the experiment's.
+    `command_policy` says which commands it may run; None: all."""
 
     model: str
     lifetime: str | None = None
@@ -90,6 +92,8 @@ class RoleSpec(_Part):
     max_turns: Count | None = None
     max_output_tokens: Count | None = None
     command_policy: CommandPolicySpec | None = None
+    max_usd: Dollars | None = None
+    max_tokens: TokenCount | None = None
 
 
 def _role(value: object) -> object:
@@ -107,11 +111,19 @@ class ArmSpec(_Part):
 
 class LimitsSpec(_Part):
     """What a trial may use: turns of each role over all its visits, seconds a command, tokens an answer (None: the
-    model's own limit)."""
+    model's own limit), dollars and tokens of all its calls (None: no limit).
+
+    A role that gets the same from the same command `loop_after` times in a row goes round in circles, which ends the
+    trial. `tell_time`: when the roles are told how much of the task's own time is left.
+    """
 
     max_turns: Count = 100
     command_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 60
     max_output_tokens: Count | None = None
+    max_usd: Dollars | None = None
+    max_tokens: TokenCount | None = None
+    loop_after: Annotated[int, Field(ge=2, le=100, strict=True)] = LOOP
+    tell_time: TellTime = "late"
 
 
 class Spec(_Part):

@@ -19,14 +19,15 @@ from cost_model.usage.billed import billed_usd
 from cost_model.usage.lines import book_usage
 from cost_model.writes import settle_writes
 from experiments.budget import MOST_USD, Budget
-from experiments.worst_case import bound_of
+from experiments.guard import SpendingGuard
+from experiments.worst_case import bound_of, most_tokens
 
 
 class SpendingBook:
     """A Book that passes on what the budget lets through, and adds up the list price of what is answered: `usd`.
 
-    A call of unknown price counts against the budget with its worst case: a provider bills what it has begun. Close the
-    book when the attempt is over: calls that never ended count so too.
+    A call of unknown price counts against the budget, and against the limits of trial and role, with its worst case: a
+    provider bills what it has begun. Close the book when the attempt is over: calls that never ended count so too.
     """
 
     def __init__(
@@ -38,10 +39,11 @@ class SpendingBook:
         budget: Budget | None,
         rank: int,
         waited: Callable[[CallSent, datetime], None],
+        guard: SpendingGuard | None = None,
     ) -> None:
         """`card(model, requested_at)` gives a registry model's prices, `policy(model)` its cache. Of the calls that
         wait for money the one of the lowest `rank` goes first; `waited(call, began)` is told of it afterwards. `budget`
-        None lets all through."""
+        None lets all through. `guard` is told of each call that has ended."""
         self._book = book
         self._card = card
         self._policy = policy
@@ -49,6 +51,7 @@ class SpendingBook:
         self._budget = budget
         self._rank = rank
         self._waited = waited
+        self._guard = guard
         self._open: dict[str, CallSent] = {}
         self.usd = Decimal(0)
         self.exact = True
@@ -68,9 +71,9 @@ class SpendingBook:
         try:
             self._book.ended(call)
         finally:
-            usd = self._known_cost(sent, call)
+            usd, tokens = self._known_cost(sent, call)
             self.exact = self.exact and usd is not None
-            self._settle(sent, usd)
+            self._settle(sent, usd, tokens)
 
     def judged(self, key: str, tool_calls_valid: bool) -> None:
         self._book.judged(key, tool_calls_valid)
@@ -79,7 +82,7 @@ class SpendingBook:
         while self._open:
             _, sent = self._open.popitem()
             self.exact = False
-            self._settle(sent, None)
+            self._settle(sent, None, None)
         if self._budget is not None:
             self._budget.leave(self._rank)
 
@@ -104,29 +107,37 @@ class SpendingBook:
     def _worst(self, call: CallSent) -> Decimal:
         return bound_of(call, self._card(call.model, call.requested_at))
 
-    def _settle(self, sent: CallSent, usd: Decimal | None) -> None:
+    def _settle(self, sent: CallSent, usd: Decimal | None, tokens: int | None) -> None:
         if self._budget is not None:
             self._budget.settle(sent.key, self._worst(sent) if usd is None else usd)
+        if self._guard is not None:
+            self._guard.count(
+                sent.role,
+                self._worst(sent) if usd is None else usd,
+                most_tokens(sent) if tokens is None else tokens,
+            )
 
-    def _known_cost(self, sent: CallSent, call: CallEnded) -> Decimal | None:
-        """What the ledger will know the call to cost: the bill, else the list price of a whole answer; else None."""
-        (listed, whole), billed = self._list_price(sent, call), None
+    def _known_cost(self, sent: CallSent, call: CallEnded) -> tuple[Decimal | None, int | None]:
+        """What the ledger will know the call to cost (the bill, else the list price of a whole answer; else None), and
+        its tokens."""
+        (listed, tokens, whole), billed = self._list_price(sent, call), None
+        known = tokens if call.outcome == "complete" and whole else None
         if listed is not None:
             self.usd += listed
         if call.usage is not None:
             with suppress(UsageError):
                 billed = billed_usd(call.usage)
         if billed is not None and billed < MOST_USD:
-            return billed
+            return billed, known
         if call.outcome == "refused":
-            return listed or Decimal(0)
-        return listed if call.outcome == "complete" and whole else None
+            return listed or Decimal(0), tokens or 0
+        return (None, None) if known is None else (listed, known)
 
-    def _list_price(self, sent: CallSent, call: CallEnded) -> tuple[Decimal | None, bool]:
-        """Dollars for what was told, and whether that is all. None where the usage never came or cannot be believed:
-        the stored call says why."""
+    def _list_price(self, sent: CallSent, call: CallEnded) -> tuple[Decimal | None, int | None, bool]:
+        """Dollars and tokens of what was told, and whether that is all. None where the usage never came or cannot be
+        believed: the stored call says why."""
         if call.usage is None:
-            return None, False
+            return None, None, False
         at = sent.requested_at
         try:
             reading, untold = read_told(call.usage, sent.flavour)
@@ -134,6 +145,7 @@ class SpendingBook:
             settled = settle_writes(
                 booked.tokens, policy=self._policy(sent.model), lifetime=sent.lifetime, card=booked.card
             )
-            return booked.card.cost(settled) + booked.beside_usd, untold is None and booked.exact
+            usd = booked.card.cost(settled) + booked.beside_usd
+            return usd, settled.prompt + settled.output, untold is None and booked.exact
         except (UsageError, PriceMissing):
-            return None, False
+            return None, None, False

@@ -25,6 +25,7 @@ from experiments.budget import Budget
 from experiments.changes import Changes
 from experiments.errors import StoreError
 from experiments.experiment import Arm, Experiment
+from experiments.guard import Ceiling, guard_of
 from experiments.plan import PlannedTrial
 from experiments.spend import SpendingBook
 from experiments.store.trial import Lines, TrialJournal
@@ -93,6 +94,11 @@ class _Attempt:
         self.book = TrialJournal(bench.journal, trial.id, attempt)
         self.started_at = self.clock.now()
         self.wall_started_at = datetime.now(UTC)
+        limits = experiment.spec.limits
+        self.guard = guard_of(
+            Ceiling(limits.max_usd, limits.max_tokens),
+            {role: Ceiling(model.max_usd, model.max_tokens) for role, model in self.arm.roles.items()},
+        )
         self.spend = SpendingBook(
             self.book,
             experiment.card,
@@ -101,6 +107,7 @@ class _Attempt:
             bench.budget,
             trial.position,
             self._waited_for_money,
+            self.guard,
         )
         self.changed: bool | None = None
 
@@ -173,6 +180,7 @@ class _Attempt:
                 http=self.bench.http,
                 background=background,
                 judge=judge,
+                guard=self.guard,
             )
             topology = self.arm.topology
             roles = hire(topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt)
@@ -203,6 +211,9 @@ class _Attempt:
             command_timeout_s=limits.command_timeout_s,
             max_output_tokens=limits.max_output_tokens or self._most_output(),
             deadline=None if seconds is None else self.started_at + timedelta(seconds=seconds),
+            loop_after=limits.loop_after,
+            seconds=seconds,
+            tell_time=limits.tell_time,
         )
 
     def _most_output(self) -> int:

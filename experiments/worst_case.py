@@ -29,7 +29,8 @@ AHEAD = timedelta(days=8)
 @dataclass(frozen=True, slots=True)
 class ArmBound:
     """What the `trials` of an arm can cost at most, each of at most `calls` answered calls of which none is dearer than
-    `dearest_call_usd`. A try that breaks off and is repeated comes on top."""
+    `dearest_call_usd`. A try that breaks off and is repeated, and a ping, comes on top, unless dollars or tokens are
+    limited: then the calls in flight when a limit is reached do, which `usd` holds."""
 
     arm: str
     trials: int
@@ -49,12 +50,21 @@ def call_bound(card: PriceCard, prompt_tokens: int, output_tokens: int) -> Decim
 
 def sent_bound(card: PriceCard, prompt_bytes: int, max_output_tokens: int | None) -> Decimal:
     """The most that a request of this size can cost."""
-    longest = UNLIMITED_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
-    return call_bound(card, prompt_bytes + PROVIDER_TOKENS, longest)
+    return call_bound(card, *_most(prompt_bytes, max_output_tokens))
 
 
 def bound_of(call: CallSent, card: PriceCard) -> Decimal:
     return sent_bound(card, call.prompt_bytes, call.max_output_tokens)
+
+
+def most_tokens(call: CallSent) -> int:
+    """The most that a call can have, prompt and answer together."""
+    return sum(_most(call.prompt_bytes, call.max_output_tokens))
+
+
+def _most(prompt_bytes: int, max_output_tokens: int | None) -> tuple[int, int]:
+    longest = UNLIMITED_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
+    return prompt_bytes + PROVIDER_TOKENS, longest
 
 
 def arm_bounds(experiment: Experiment, trials: Iterable[PlannedTrial]) -> list[ArmBound]:
@@ -66,22 +76,60 @@ def arm_bounds(experiment: Experiment, trials: Iterable[PlannedTrial]) -> list[A
 
 
 def _arm_bound(experiment: Experiment, arm: Arm, trials: int) -> ArmBound:
-    turns = experiment.spec.limits.max_turns
-    dearest = [_dearest_call(experiment, role) for role in arm.roles.values()]
+    limits = experiment.spec.limits
+    roles = [_role_bound(experiment, role) for role in arm.roles.values()]
+    most = sum((min(role.usd, role.limited_usd) for role in roles), Decimal(0))
+    # Whatever the role, it is in flight but once, and once more where it is pinged.
+    in_flight = sum((role.in_flight_usd for role in roles), Decimal(0))
+    dearest_token = max(role.dearest_token_usd for role in roles)
     return ArmBound(
         arm=arm.name,
         trials=trials,
-        calls=turns * len(dearest),
-        dearest_call_usd=max(dearest),
-        usd=sum(dearest, Decimal(0)) * turns * trials,
+        calls=sum(role.turns for role in roles),
+        dearest_call_usd=max(role.dearest_call_usd for role in roles),
+        usd=min(most, _limited(limits.max_usd, limits.max_tokens, dearest_token, in_flight)) * trials,
     )
 
 
-def _dearest_call(experiment: Experiment, role: RoleModel) -> Decimal:
-    """A prompt that fills the model's context and the longest answer it may give."""
-    limits = role.entry.limits
-    longest = min(experiment.spec.limits.max_output_tokens or limits.max_output_tokens, limits.max_output_tokens)
-    return max(call_bound(card, limits.context_tokens, longest) for card in _cards(experiment, role.entry.name))
+@dataclass(frozen=True, slots=True)
+class _RoleBound:
+    """Of one role in one trial: by its turns, and by its own limits of dollars and tokens (infinite without)."""
+
+    turns: int
+    dearest_call_usd: Decimal
+    dearest_token_usd: Decimal
+    in_flight_usd: Decimal
+    limited_usd: Decimal
+
+    @property
+    def usd(self) -> Decimal:
+        return self.dearest_call_usd * self.turns
+
+
+def _role_bound(experiment: Experiment, role: RoleModel) -> _RoleBound:
+    """Its dearest call is a prompt that fills the model's context and the longest answer that it may give."""
+    whole, limits = experiment.spec.limits, role.entry.limits
+    answers = (whole.max_output_tokens, limits.max_output_tokens, role.max_output_tokens)
+    longest = min(most for most in answers if most is not None)
+    context = limits.context_tokens
+    cards = list(_cards(experiment, role.entry.name))
+    call = max(call_bound(card, context, longest) for card in cards)
+    prompt = max(call_bound(card, context, 0) / context for card in cards)
+    output = max(call_bound(card, context, 1) - call_bound(card, context, 0) for card in cards)
+    token, in_flight = max(prompt, output), call * (1 if role.keep_alive is None else 2)
+    return _RoleBound(
+        turns=min(whole.max_turns, role.max_turns or whole.max_turns),
+        dearest_call_usd=call,
+        dearest_token_usd=token,
+        in_flight_usd=in_flight,
+        limited_usd=_limited(role.max_usd, role.max_tokens, token, in_flight),
+    )
+
+
+def _limited(max_usd: Decimal | None, max_tokens: int | None, token_usd: Decimal, in_flight_usd: Decimal) -> Decimal:
+    """What can be spent under these limits, with what is in flight when one is reached."""
+    by_tokens = Decimal("Infinity") if max_tokens is None else max_tokens * token_usd
+    return min(Decimal("Infinity") if max_usd is None else max_usd, by_tokens) + in_flight_usd
 
 
 def _cards(experiment: Experiment, model: str) -> Iterator[PriceCard]:

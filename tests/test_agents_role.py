@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from agents.bench import LOOP
 from agents.clock import Clock, VirtualClock, WallClock
 from agents.crew import Limits, RoleModel, Seat, hire
 from agents.errors import RegistryError, VisitEnded
 from agents.handover import HandoverTool, RoleDesign
+from agents.limits import LOOP
 from agents.role import Role
 from agents.tools.bash import HEAD, TAIL, bash_result
 from agents.transport import open_http

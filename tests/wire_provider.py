@@ -94,6 +94,7 @@ class Notes:
     commands: list[dict[str, object]] = field(default_factory=list)
     spans: list[tuple[str, str, str, datetime, datetime]] = field(default_factory=list)
     handovers: list[tuple[str, Handover, datetime]] = field(default_factory=list)
+    ended_visits: list[tuple[str, str, datetime, str | None]] = field(default_factory=list)
 
     async def sent(self, call: CallSent) -> None:
         await asyncio.sleep(0)
@@ -134,6 +135,9 @@ class Notes:
 
     def handover(self, from_role: str, handover: Handover, at: datetime, call: str = "") -> None:
         self.handovers.append((from_role, handover, at))
+
+    def visit_ended(self, role: str, ended_by: str, at: datetime, call: str | None) -> None:
+        self.ended_visits.append((role, ended_by, at, call))
 
 
 class BareShell:

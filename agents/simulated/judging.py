@@ -5,6 +5,7 @@ It recognises by the diff's text which of the task's scripts was played. Wrong w
 does not know the task.
 """
 
+import re
 from collections.abc import Sequence
 
 import orjson
@@ -16,6 +17,9 @@ from agents.simulated.persona import Reviewing
 from agents.simulated.recognition import changed_files, recognised
 
 DIFF_HEADING = "What has changed in the working directory since before the work, as a diff:"
+
+_TIME_LEFT = re.compile(r"\n\[time: \d+ s of \d+ s left\]\Z")
+"""Told at the end of a message, and no part of the diff before it."""
 
 _PROBLEMS = (
     "This does not do what the task's text asks for in the boundary cases.",
@@ -34,7 +38,7 @@ def diff_in(said: Sequence[Said]) -> str:
             # Every line of a diff begins with a mark, so that the last heading at a line's beginning is the real one.
             _, found, diff = f"\n{line.text}".rpartition(f"\n{DIFF_HEADING}\n")
             if found:
-                return diff.strip("\n")
+                return _TIME_LEFT.sub("", diff).strip("\n")
     return ""
 
 

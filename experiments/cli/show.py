@@ -62,10 +62,11 @@ def show(
             [row["id"], row["attempt"]],
         )
         expired = trial_expiries(reader, row["id"], row["attempt"])
+        gaps = _gaps(reader, row)
     warn(reader.warnings)
     for line in _heading(row, lines[0] if lines else {}):
         say(line)
-    say_table(_timeline(events, output))
+    say_table(_timeline(events, gaps, output))
     for expiry in expired:
         say(one_line(f"{_clock(expiry['at_s'])} {one_expiry(expiry, _clock)}", 1000))
     if lines and lines[0]["error"]:
@@ -120,6 +121,18 @@ def _events(reader: "Reader", trial: Line) -> list[Line]:
     return sorted([*handovers, *commands, *calls], key=lambda event: event["at_s"] or 0)
 
 
+def _gaps(reader: "Reader", trial: Line) -> dict[int, list[Line]]:
+    """What each hand-over left idle, by its place; lanes that never called again are none."""
+    found: dict[int, list[Line]] = {}
+    for gap in _lines(
+        reader,
+        "SELECT * FROM handover_gaps WHERE trial_id = ? AND attempt = ? AND opened AND seconds IS NOT NULL",
+        [trial["id"], trial["attempt"]],
+    ):
+        found.setdefault(gap["seq"], []).append(gap)
+    return found
+
+
 def _heading(trial: Line, attempt: Line) -> list[str]:
     from experiments.cli.terminal import one_line
 
@@ -138,7 +151,7 @@ def _heading(trial: Line, attempt: Line) -> list[str]:
     return [f"trial {trial['id']} attempt {trial['attempt']}: {what}{simulated}", how, ": ".join(notes)]
 
 
-def _timeline(events: list[Line], output: bool) -> "Table":
+def _timeline(events: list[Line], gaps: dict[int, list[Line]], output: bool) -> "Table":
     from rich.table import Table
 
     from cost_model.causes import REBUILDS
@@ -154,6 +167,8 @@ def _timeline(events: list[Line], output: bool) -> "Table":
     for event in events:
         rebuilt = any(cause in (event.get("causes") or "") for cause in REBUILDS)
         made.add_row(*_row(event), style="yellow" if rebuilt else None)
+        for gap in gaps.get(event["seq"], ()) if event["event"] == "handover" else ():
+            made.add_row("", "", "", _clock(gap["seconds"]), f"    {_gap(gap)}", "")
         if output and event["event"] == "command" and event["output"]:
             made.add_row("", "", "", "", plain(event["output"].rstrip()), "")
     return made
@@ -164,11 +179,7 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
 
     at, role = _clock(event["at_s"]), one_line(event["role"] or "")
     if event["event"] == "handover":
-        to = f"to {one_line(event['to_role'])}" if event["to_role"] else "end"
-        if event["verdict"] is not None:
-            return at, role, "", "", f"  {one_line(event['kind'])} -> {to}: {_verdict(event)}", ""
-        told = one_line(event["payload"], COMMAND_WIDTH)
-        return at, role, "", "", f"  {one_line(event['kind'])} -> {to}: {told}", ""
+        return at, role, "", "", f"  {_handover(event)}", ""
     if event["event"] == "command":
         code = "timed out" if event["timed_out"] else f"exit {event['exit_code']}"
         command = one_line(event["command"], COMMAND_WIDTH)
@@ -195,6 +206,26 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
         f"{one_line(event['model'])} turn {event['turn']}{again}: {tokens or 'no usage'}{how}{error}",
         event["causes"] or "",
     )
+
+
+def _handover(event: Line) -> str:
+    from experiments.cli.terminal import one_line
+
+    if event["kind"] is None:
+        return f"ended by {one_line(event['reason'])}, nothing handed over"
+    to = f"to {one_line(event['to_role'])}" if event["to_role"] else "end"
+    size = "" if event["tokens"] is None else f" (about {event['tokens']:,} tokens)"
+    told = one_line(event["payload"], COMMAND_WIDTH) if event["verdict"] is None else _verdict(event)
+    return f"{one_line(event['kind'])} -> {to}{size}: {told}"
+
+
+def _gap(gap: Line) -> str:
+    """How long a lane is left idle, beside how long its cache lives."""
+    from experiments.cli.terminal import one_line
+
+    lives = "" if gap["cache_lifetime_s"] is None else f", whose cache lives {_clock(gap['cache_lifetime_s'])}"
+    paid = f": rebuilt for ${gap['excess_usd']:.4f} more than a read" if gap["expired"] else ""
+    return f"leaves {one_line(gap['role'])} idle{lives}{paid}"
 
 
 def _verdict(review: Line) -> str:

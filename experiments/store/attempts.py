@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from cost_model.errors import CostError
 from experiments.errors import JournalDamaged
 from experiments.store.expiries import expiry_rows
+from experiments.store.handed import fill_handed_tokens
 from experiments.store.journal import Event
 from experiments.store.ledger import Facts, explain_calls
+from experiments.store.lifetimes import fill_lifetimes
 from experiments.store.reviews import review_row
 from experiments.store.rows import Row, Rows
 
@@ -23,6 +25,8 @@ def attempt_rows(events: Sequence[Event], facts: Facts, *, alive: bool) -> Rows:
     try:
         rows = raw_rows(events, alive=alive)
         rows["charges"] = explain_calls(rows["calls"], rows["messages"], facts)
+        fill_handed_tokens(rows["handovers"], rows["calls"], rows["messages"])
+        fill_lifetimes(rows["trial_roles"], rows["calls"], facts)
         rows |= expiry_rows(rows["calls"], rows["charges"], rows["spans"])
     except CostError as error:
         raise JournalDamaged(f"attempt {name}: cannot be booked ({error})") from error
@@ -59,8 +63,10 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
             case "span":
                 _append(rows["spans"], event, {"kind": event["span_kind"], **_pick(event, _SPAN)})
             case "handover":
-                moved = {"kind": event["handover_kind"], "handed_at": event["at"]}
-                _append(rows["handovers"], event, {**moved, **_pick(event, _HANDOVER)})
+                moved = {"kind": event["handover_kind"], "handed_at": event["at"], "tokens": None}
+                # Journals of older versions tell neither.
+                why = {name: event.get(name) for name in ("call", "reason")}
+                _append(rows["handovers"], event, {**moved, **why, **_pick(event, _HANDOVER)})
                 if "review" in event:
                     number = 1 + len(rows["reviews"])
                     rows["reviews"].append(review_row(event, number, rows["handovers"], calls))

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cost_model.causes import EXPIRY_REBUILD
-from experiments.store.database import as_relation, bulk_insert, table_columns
+from experiments.store.database import Columns, as_relation, bulk_insert, table_columns
 from experiments.store.expiries import KINDS, expiry_rows
+from experiments.store.handed import fill_handed_tokens
 from experiments.store.ledger import COMPUTED, Facts, explain_calls
 from experiments.store.rows import Row, Rows
 from experiments.store.settlements import SETTLED, SETTLEMENT
@@ -21,7 +22,7 @@ BATCH = 200
 
 _STORED = (
     "key", "trial_id", "attempt", "lane", "version", "blocks", "model", "flavour", "lifetime", "requested_at",
-    "first_token_at", "outcome", "prompt_bytes", "max_output_tokens", "usage",
+    "first_token_at", "outcome", "prompt_bytes", "max_output_tokens", "usage", "role", "turn",
 )  # fmt: skip
 
 _IN = "(trial_id, attempt) IN (SELECT unnest($trials), unnest($attempts))"
@@ -43,9 +44,15 @@ def rebuild(connection: "DuckDBPyConnection", attempts: Sequence[tuple[str, int]
         f"SELECT trial_id, attempt, lane, version, idx, hash, size FROM messages WHERE {_IN}",  # noqa: S608
         chosen,
     )
+    handovers = _grouped(
+        connection,
+        f"SELECT trial_id, attempt, seq, to_role, payload, handed_at FROM handovers WHERE {_IN}",  # noqa: S608
+        chosen,
+    )
     charges: list[Row] = []
     for name in attempts:
         charges += explain_calls(calls.get(name, []), messages.get(name, []), facts)
+        fill_handed_tokens(handovers.get(name, []), calls.get(name, []), messages.get(name, []))
     columns = table_columns(connection)
     connection.execute(f"DELETE FROM charges WHERE call IN (SELECT key FROM calls WHERE {_IN})", chosen)  # noqa: S608
     bulk_insert(connection, "charges", charges, columns["charges"])
@@ -54,7 +61,19 @@ def rebuild(connection: "DuckDBPyConnection", attempts: Sequence[tuple[str, int]
     with as_relation(computed, types) as relation:
         assignments = ", ".join(f"{name} = new.{name}" for name in COMPUTED)
         connection.execute(f"UPDATE calls SET {assignments} FROM {relation} AS new WHERE calls.key = new.key")  # noqa: S608
+    _rewrite_handed(connection, [row for rows in handovers.values() for row in rows], columns["handovers"])
     _rebuild_expiries(connection, attempts)
+
+
+def _rewrite_handed(connection: "DuckDBPyConnection", handovers: Sequence[Row], columns: Columns) -> None:
+    names = ("trial_id", "attempt", "seq", "tokens")
+    with as_relation(
+        [{name: row[name] for name in names} for row in handovers], {name: columns[name] for name in names}
+    ) as relation:
+        connection.execute(
+            f"UPDATE handovers SET tokens = new.tokens FROM {relation} AS new WHERE handovers.trial_id = new.trial_id "  # noqa: S608
+            "AND handovers.attempt = new.attempt AND handovers.seq = new.seq"
+        )
 
 
 def fill_expiries(connection: "DuckDBPyConnection") -> None:

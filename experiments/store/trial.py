@@ -105,10 +105,17 @@ class TrialJournal:
 
     def handover(self, from_role: str, handover: Handover, at: datetime, call: str = "") -> None:
         form = handover.form
-        review = {"call": call, "review": form.model_dump(mode="json")} if isinstance(form, Verdict) else {}
+        review = {"review": form.model_dump(mode="json")} if isinstance(form, Verdict) else {}
         self._note(
             "handover", from_role=from_role, to_role=handover.to_role, handover_kind=handover.kind,
-            payload=handover.payload, at=at, **review,
+            payload=handover.payload, at=at, call=call or None,
+            reason=form.verdict if isinstance(form, Verdict) else handover.kind, **review,
+        )  # fmt: skip
+
+    def visit_ended(self, role: str, ended_by: str, at: datetime, call: str | None) -> None:
+        self._note(
+            "handover", from_role=role, to_role=None, handover_kind=None, payload=None, at=at, call=call,
+            reason=ended_by,
         )  # fmt: skip
 
     def _event(self, kind: str, values: Mapping[str, object]) -> Event:

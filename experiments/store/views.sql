@@ -338,3 +338,111 @@ FROM commands
 LEFT JOIN attempts USING (trial_id, attempt)
 LEFT JOIN (SELECT trial_id, attempt, lane, role FROM trial_roles) AS roles USING (trial_id, attempt, lane)
 ORDER BY commands.trial_id, commands.attempt, commands.started_at, commands.seq;
+
+-- What a hand-over leaves idle: each lane but the receiver's that had called before, from its last request to its next
+-- (pings are neither), and what was paid to write a cache again that expired meanwhile. Null: it never called again.
+-- `opened`: it had called since the hand-over before, so that this one began the gap; summed over these no gap counts twice.
+CREATE OR REPLACE VIEW handover_gaps AS
+WITH turns AS (
+    SELECT
+        trial_id,
+        attempt,
+        lane,
+        turn,
+        any_value(role) AS role,
+        min(requested_at) AS asked_at,
+        max(requested_at) AS tried_at
+    FROM calls
+    WHERE NOT starts_with(turn, 'k')
+    GROUP BY trial_id, attempt, lane, turn
+),
+lanes AS (
+    SELECT trial_id, attempt, lane, any_value(role) AS role
+    FROM turns
+    GROUP BY trial_id, attempt, lane
+),
+handed AS (
+    SELECT
+        *,
+        lag(handed_at) OVER (PARTITION BY trial_id, attempt ORDER BY seq) AS before_at
+    FROM handovers
+),
+heard AS (
+    SELECT handed.trial_id, handed.attempt, handed.seq, turns.lane
+    FROM handed
+    ASOF JOIN turns
+        ON turns.trial_id = handed.trial_id
+        AND turns.attempt = handed.attempt
+        AND turns.role = handed.to_role
+        AND turns.asked_at >= handed.handed_at
+),
+gaps AS (
+    SELECT
+        handed.trial_id,
+        handed.attempt,
+        handed.seq,
+        handed.from_role,
+        handed.to_role,
+        handed.reason,
+        handed.before_at,
+        lanes.lane,
+        lanes.role,
+        last.tried_at AS last_at,
+        next.asked_at AS next_at,
+        next.tried_at AS until_at
+    FROM handed
+    JOIN lanes USING (trial_id, attempt)
+    ASOF JOIN turns AS last
+        ON last.trial_id = handed.trial_id
+        AND last.attempt = handed.attempt
+        AND last.lane = lanes.lane
+        AND last.tried_at < handed.handed_at
+    ASOF LEFT JOIN turns AS next
+        ON next.trial_id = handed.trial_id
+        AND next.attempt = handed.attempt
+        AND next.lane = lanes.lane
+        AND next.asked_at >= handed.handed_at
+),
+paid AS (
+    SELECT gaps.trial_id, gaps.attempt, gaps.seq, gaps.lane, sum(expiries.excess_usd) AS excess_usd
+    FROM gaps
+    JOIN calls
+        ON calls.trial_id = gaps.trial_id
+        AND calls.attempt = gaps.attempt
+        AND calls.lane = gaps.lane
+        AND calls.requested_at > gaps.last_at
+        AND calls.requested_at <= gaps.until_at
+    JOIN expiries ON expiries.call = calls.key
+    GROUP BY gaps.trial_id, gaps.attempt, gaps.seq, gaps.lane
+)
+SELECT
+    gaps.trial_id,
+    gaps.attempt,
+    gaps.seq,
+    gaps.from_role,
+    gaps.to_role,
+    gaps.reason,
+    gaps.lane,
+    gaps.role,
+    coalesce(gaps.last_at >= gaps.before_at, true) AS opened,
+    date_diff('microsecond', gaps.last_at, gaps.next_at) / 1e6 AS seconds,
+    lifetimes.cache_lifetime_s,
+    CASE WHEN gaps.next_at IS NOT NULL THEN paid.excess_usd IS NOT NULL END AS expired,
+    CASE WHEN gaps.next_at IS NOT NULL THEN coalesce(paid.excess_usd, 0) END AS excess_usd
+FROM gaps
+LEFT JOIN heard USING (trial_id, attempt, seq)
+LEFT JOIN paid
+    ON paid.trial_id = gaps.trial_id
+    AND paid.attempt = gaps.attempt
+    AND paid.seq = gaps.seq
+    AND paid.lane = gaps.lane
+LEFT JOIN (
+    SELECT trial_id, attempt, role, any_value(cache_lifetime_s) AS cache_lifetime_s
+    FROM trial_roles
+    GROUP BY trial_id, attempt, role
+) AS lifetimes
+    ON lifetimes.trial_id = gaps.trial_id
+    AND lifetimes.attempt = gaps.attempt
+    AND lifetimes.role = gaps.role
+WHERE gaps.lane IS DISTINCT FROM heard.lane
+ORDER BY gaps.trial_id, gaps.attempt, gaps.seq, gaps.lane;

@@ -13,7 +13,14 @@ from experiments.errors import StoreError, StoreNewer
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-MIGRATIONS = ("0001_tables", "0002_expiries", "0003_settlements", "0004_reviews", "0005_refused_commands")
+MIGRATIONS = (
+    "0001_tables",
+    "0002_expiries",
+    "0003_settlements",
+    "0004_reviews",
+    "0005_refused_commands",
+    "0007_handover_record",
+)
 """File names beside this one, without .sql; a name's number is its place, counted from 1."""
 
 _COMPUTES_EXPIRIES = "0002_expiries"
