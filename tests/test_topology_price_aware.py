@@ -246,7 +246,8 @@ async def test_a_worker_that_never_reports_ends_the_trial_with_its_costs_kept(tm
     found = rows(tmp_path / "x.duckdb")
     [attempt] = found["attempts"]
     assert (attempt["ended_by"], attempt["outcome"]) == ("max_turns", "failed")
-    assert [(one["from_role"], one["to_role"]) for one in found["handovers"]] == [("lead", "worker")]
+    handed = [(one["from_role"], one["to_role"], one["kind"], one["reason"]) for one in found["handovers"]]
+    assert handed == [("lead", "worker", "delegate", "delegate"), ("worker", None, None, "max_turns")]
     assert {call["role"] for call in found["calls"]} == {"lead", "worker"}
     assert scalar(tmp_path / "x.duckdb", "SELECT count(*) FROM calls WHERE outcome <> 'complete'") == 0
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 BOUND = (
     "worst case: a bound, not an estimate (every turn used, every prompt as long as the model's context, every token "
-    "at its dearest price); a call that breaks off is tried again and paid again, which only the budget stops"
+    "at its dearest price); a call that breaks off is tried again and paid again, which only the budget and limits of "
+    "dollars or tokens stop"
 )
 
 
