@@ -1,7 +1,7 @@
 """A trial of a spec whose models say what a script says: topology, roles, sandbox and verifier are the run's own."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ million."""
 TOKENS = 5392
 """Of each answer, its prompt included."""
 
-Call = tuple[str, dict[str, object]]
+Call = tuple[str, Mapping[str, object]]
 
 
 class Kept:

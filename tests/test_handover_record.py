@@ -29,7 +29,10 @@ TRIAL = PLAN.trials[0].id
 FIVE = """\
   - {name: solo, topology: solo, roles: {solo: sim-deepseek-v4-flash}}
   - {name: pair, topology: planner_worker, roles: {planner: sim-claude-opus-5-5, worker: sim-deepseek-v4-flash}}
-  - {name: aware, topology: price_aware, parameters: {ratio: 1000000}, roles: {lead: sim-claude-opus-5-5, worker: sim-deepseek-v4-flash}}
+  - name: aware
+    topology: price_aware
+    parameters: {ratio: 1000000}
+    roles: {lead: sim-claude-opus-5-5, worker: sim-deepseek-v4-flash}
   - {name: reviewed, topology: worker_reviewer, roles: {worker: sim-deepseek-v4-flash, reviewer: sim-claude-opus-5-5}}
   - {name: shot, topology: single_shot, roles: {solver: sim-deepseek-v4-flash}}
 """
@@ -57,7 +60,8 @@ async def test_each_topologys_hand_overs_are_kept_with_call_reason_tokens_and_ga
     await run_experiment(small(tmp_path, FIVE), database)
     steps = query(
         database,
-        "SELECT arm, list((from_role, to_role, kind) ORDER BY seq) FROM handovers JOIN trials ON id = trial_id GROUP BY arm",
+        "SELECT arm, list((from_role, to_role, kind) ORDER BY seq) FROM handovers JOIN trials ON id = trial_id "
+        "GROUP BY arm",
     ).rows
     assert {arm for arm, _ in steps} == set(BACK)
     for arm, found in steps:
@@ -89,9 +93,10 @@ async def test_each_topologys_hand_overs_are_kept_with_call_reason_tokens_and_ga
     assert gaps == expired > 0
     idle = query(
         database,
-        "SELECT seconds, idle_s, expired, expiries.excess_usd, gaps.excess_usd, cache_lifetime_s, from_role, gaps.role "
-        "FROM expiries JOIN calls ON key = expiries.call JOIN handover_gaps AS gaps ON gaps.trial_id = expiries.trial_id "
-        "AND gaps.lane = calls.lane AND gaps.opened AND abs(gaps.seconds - calls.idle_s) < 1e-6",
+        "SELECT seconds, calls.idle_s, expired, expiries.excess_usd, gaps.excess_usd, cache_lifetime_s, from_role, "
+        "gaps.role FROM expiries JOIN calls ON key = expiries.call "
+        "JOIN handover_gaps AS gaps ON gaps.lane = calls.lane "
+        "AND gaps.trial_id = calls.trial_id AND gaps.opened AND abs(gaps.seconds - calls.idle_s) < 1e-6",
     ).rows
     assert len(idle) == query(database, "SELECT count(*) FROM expiries").rows[0][0] > 0
     for seconds, idle_s, paid, usd, gap_usd, lifetime, giver, waits in idle:

@@ -38,11 +38,11 @@ async def test_who_says_nothing_ends_the_trial_and_what_is_there_is_verified(
 
 
 @needs_isolation
-async def test_a_worker_that_would_delegate_is_told_which_tools_there_are_and_it_counts_as_invalid(
+async def test_a_worker_that_would_delegate_is_told_which_tools_there_are_and_its_call_is_invalid(
     tmp_path: Path,
 ) -> None:
     write_task(tmp_path / "quick")
-    script = [BRIEF, ("delegate", {"brief": "you do it"}), bash("touch done.txt"), REPORT, FINE]
+    script: list[Call] = [BRIEF, ("delegate", {"brief": "you do it"}), bash("touch done.txt"), REPORT, FINE]
     ended, found, provider = await scripted(tmp_path, PAIR, *script, tasks="quick")
     assert (ended.ended_by, ended.outcome) == ("submitted", "passed")
     assert "error: there is no tool 'delegate'; there are bash, submit" in str(provider.received[2].json["messages"])
@@ -56,7 +56,7 @@ async def test_a_worker_that_would_delegate_is_told_which_tools_there_are_and_it
 async def test_who_delegates_to_itself_delegates_to_the_worker_all_the_same(tmp_path: Path) -> None:
     write_task(tmp_path / "quick")
     itself = ("delegate", {"brief": "go", "to_role": "lead", "to": "lead"})
-    ended, found, provider = await scripted(tmp_path, LEAD, itself, REPORT, ("submit", {"summary": "x"}), tasks="quick")
+    ended, found, provider = await scripted(tmp_path, LEAD, itself, REPORT, ("submit", {"report": "x"}), tasks="quick")
     assert ended.ended_by == "submitted"
     assert [(row["from_role"], row["to_role"], row["payload"]) for row in found["handovers"]] == [
         ("lead", "worker", "go"), ("worker", "lead", "done"), ("lead", None, "x"),

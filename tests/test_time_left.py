@@ -20,7 +20,7 @@ from tests.experiment_files import SOLO as SIMULATED
 from tests.experiment_files import rows, small
 from tests.sandbox_tasks import needs_isolation
 from tests.scripted_trial import PAIR as SCRIPTED_PAIR
-from tests.scripted_trial import SOLO, bash, scripted
+from tests.scripted_trial import SOLO, Call, bash, scripted
 from tests.store_trials import EPOCH
 from tests.task_directory import write_task
 
@@ -41,7 +41,7 @@ async def test_half_a_quarter_and_a_tenth_are_told_once_each_at_the_end_of_the_n
     # A turn takes 8 s: 52 s are left after the 6th, 44 after the 7th, 20 after the 10th, 4 after the 12th.
     turns = [bash(f"echo {number}") for number in range(12)]
     ended, found, _ = await scripted(
-        tmp_path, SOLO, *turns, ("submit", {"summary": "done"}), seconds=8, tasks=task(tmp_path)
+        tmp_path, SOLO, *turns, ("submit", {"report": "done"}), seconds=8, tasks=task(tmp_path)
     )
     assert ended.ended_by == "agent_timeout"
     told = {row["idx"]: times(row["content"]) for row in found["messages"] if times(row["content"])}
@@ -52,8 +52,12 @@ async def test_half_a_quarter_and_a_tenth_are_told_once_each_at_the_end_of_the_n
 
 @needs_isolation
 async def test_each_role_is_told_for_itself_and_a_visits_message_tells_it_too(tmp_path: Path) -> None:
-    # The planner hands over at 60 s, the worker at 120 s less what is left by then: it is told in its first message.
-    script = [("delegate", {"brief": "go"}), ("submit", {"report": "done"}), ("approve", {"summary": "fine"})]
+    # An answer takes 30 s: 70 s are left when the worker begins, 40 s when the planner hears of its report.
+    script: list[Call] = [
+        ("delegate", {"brief": "go"}),
+        ("submit", {"report": "done"}),
+        ("approve", {"summary": "fine"}),
+    ]
     ended, found, _ = await scripted(tmp_path, SCRIPTED_PAIR, *script, seconds=30, tasks=task(tmp_path))
     assert ended.ended_by == "submitted"
     told = {(row["lane"], row["idx"]): times(row["content"]) for row in found["messages"] if times(row["content"])}
@@ -67,7 +71,11 @@ async def test_each_role_is_told_for_itself_and_a_visits_message_tells_it_too(tm
 @needs_isolation
 @pytest.mark.parametrize(("tell_time", "expected"), [("always", [100, 70, 40]), ("late", [40]), ("never", [])])
 async def test_what_is_told_is_the_specs_choice(tell_time: str, expected: list[int], tmp_path: Path) -> None:
-    script = [("delegate", {"brief": "go"}), ("submit", {"report": "done"}), ("approve", {"summary": "fine"})]
+    script: list[Call] = [
+        ("delegate", {"brief": "go"}),
+        ("submit", {"report": "done"}),
+        ("approve", {"summary": "fine"}),
+    ]
     more = f"limits: {{tell_time: {tell_time}}}\n"
     _, found, _ = await scripted(tmp_path, SCRIPTED_PAIR, *script, seconds=30, tasks=task(tmp_path), more=more)
     assert times([row["content"] for row in sorted(found["messages"], key=lambda row: str(row["lane"]))]) == sorted(
@@ -80,7 +88,7 @@ async def test_without_a_limit_of_the_task_nothing_is_told(tmp_path: Path) -> No
     write_task(tmp_path / "endless")
     more = "limits: {tell_time: always}\n"
     _, found, _ = await scripted(
-        tmp_path, SOLO, bash("true"), ("submit", {"summary": "x"}), seconds=5000, tasks="endless", more=more
+        tmp_path, SOLO, bash("true"), ("submit", {"report": "x"}), seconds=5000, tasks="endless", more=more
     )
     assert "[time:" not in str([row["content"] for row in found["messages"]])
 
