@@ -342,8 +342,9 @@ ORDER BY commands.trial_id, commands.attempt, commands.started_at, commands.seq;
 -- What a hand-over leaves idle: each lane but the receiver's that had called before, from its last request to its next
 -- (pings are neither), and what was paid to write a cache again that expired meanwhile. Null: it never called again.
 -- `opened`: it had called since the hand-over before, so that this one began the gap; summed over these no gap counts twice.
+-- Nothing is materialized, so that a question about one trial reads that trial alone.
 CREATE OR REPLACE VIEW handover_gaps AS
-WITH turns AS (
+WITH turns AS NOT MATERIALIZED (
     SELECT
         trial_id,
         attempt,
@@ -356,18 +357,18 @@ WITH turns AS (
     WHERE NOT starts_with(turn, 'k')
     GROUP BY trial_id, attempt, lane, turn
 ),
-lanes AS (
+lanes AS NOT MATERIALIZED (
     SELECT trial_id, attempt, lane, any_value(role) AS role
     FROM turns
     GROUP BY trial_id, attempt, lane
 ),
-handed AS (
+handed AS NOT MATERIALIZED (
     SELECT
         *,
         lag(handed_at) OVER (PARTITION BY trial_id, attempt ORDER BY seq) AS before_at
     FROM handovers
 ),
-heard AS (
+heard AS NOT MATERIALIZED (
     SELECT handed.trial_id, handed.attempt, handed.seq, turns.lane
     FROM handed
     ASOF JOIN turns
@@ -376,7 +377,7 @@ heard AS (
         AND turns.role = handed.to_role
         AND turns.asked_at >= handed.handed_at
 ),
-gaps AS (
+gaps AS NOT MATERIALIZED (
     SELECT
         handed.trial_id,
         handed.attempt,
@@ -403,7 +404,7 @@ gaps AS (
         AND next.lane = lanes.lane
         AND next.asked_at >= handed.handed_at
 ),
-paid AS (
+paid AS NOT MATERIALIZED (
     SELECT gaps.trial_id, gaps.attempt, gaps.seq, gaps.lane, sum(expiries.excess_usd) AS excess_usd
     FROM gaps
     JOIN calls
