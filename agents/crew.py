@@ -31,8 +31,8 @@ class RoleModel:
     and lowers no limit of the seat.
 
     `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
-    `prompt` is a text, `tools` are names of `agents.tools.shelf`, `command_policy` says which commands may run. `max_usd`
-    and `max_tokens` are for the seat's guard to hold.
+    `prompt` is a text, `tools` are names of `agents.tools.shelf`, `command_policy` says which commands may run.
+    `max_usd` and `max_tokens` are for the seat's guard to hold.
     """
 
     entry: ModelEntry

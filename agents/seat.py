@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Seat:
     """One attempt's place to work. `nonce` is 16 hex digits that stand at the head of every prompt of this attempt, so
     that no other attempt can read its cache. `http` comes from `agents.transport.open_http`. `background` None: no role
-    may ask for keep-alive pings; `judge` None: none may have a policy for its commands; `guard` None: nothing limits what
-    is spent."""
+    may ask for keep-alive pings; `judge` None: none may have a policy for its commands; `guard` None: nothing limits
+    what is spent."""
 
     trial_id: str
     attempt: int

@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.arguments import Unfit
-from agents.bench import LOOP, RoleBench
+from agents.bench import RoleBench
 from agents.clock import VirtualClock
 from agents.command_policy import CommandPattern, CommandPolicy
 from agents.crew import Limits, Seat
 from agents.errors import CommandRefused, VisitEnded
+from agents.limits import LOOP
 from agents.shell.judge import Judge
 from agents.tools.files import MOST_LINES, MOST_WRITTEN
 from agents.tools.shelf import SHELF, Told
