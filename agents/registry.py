@@ -4,7 +4,9 @@ A file says little: what an entry leaves out comes from the entry that it is `li
 provider and model, and then from what its provider has in common (`providers:`).
 """
 
+import copy
 import difflib
+import functools
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,8 +67,8 @@ def load_providers(extra: Sequence[Path] = ()) -> dict[str, dict[str, Any]]:
 
 
 def _load(extra: Sequence[Path], draft: tuple[Path, str] | None) -> _Known:
-    known = _Known()
-    _read(known, "models.yaml", files("agents").joinpath("models.yaml").read_text(encoding="utf-8"))
+    shipped = _shipped()
+    known = _Known(dict(shipped.models), dict(shipped.fields), copy.deepcopy(shipped.providers))
     for path in extra:
         if draft is not None and path.absolute() == draft[0].absolute():
             continue
@@ -75,6 +77,14 @@ def _load(extra: Sequence[Path], draft: tuple[Path, str] | None) -> _Known:
         if len(draft[1].encode()) > LIMIT:
             raise MODELS.told(draft[0], MODELS.too_long)
         _read(known, str(draft[0]), draft[1])
+    return known
+
+
+@functools.cache
+def _shipped() -> _Known:
+    # Reading it takes 70 ms, and one command may ask several times.
+    known = _Known()
+    _read(known, "models.yaml", files("agents").joinpath("models.yaml").read_text(encoding="utf-8"))
     return known
 
 

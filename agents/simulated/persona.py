@@ -4,6 +4,7 @@ A persona sets what is said, how long, how fast and how well, and the prices of 
 field by which it could set a usage figure: usage comes from bytes (tokenizer.py) and the cache (prefix_cache.py).
 """
 
+import functools
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -209,13 +210,17 @@ def load_personas(extra: Path | None = None) -> dict[str, Persona]:
 
     Raises SimulatorError naming file and field.
     """
-    files = sorted(_SHIPPED.rglob("*.yaml"))
+    own: list[Path] = []
     if extra is not None:
         own = sorted(extra.glob("*.yaml")) if extra.is_dir() else [extra]
         if not own:
             raise SimulatorError(f"{extra}: no persona here; expected *.yaml files")
-        files += own
-    return {persona.model: persona for persona in map(_load, files)}
+    return {persona.model: persona for persona in (*_shipped(), *map(_load, own))}
+
+
+@functools.cache
+def _shipped() -> tuple[Persona, ...]:
+    return tuple(map(_load, sorted(_SHIPPED.rglob("*.yaml"))))
 
 
 def _load(path: Path) -> Persona:
