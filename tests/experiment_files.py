@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from experiments.experiment import Experiment
 from experiments.loading import load
 from experiments.store.reader import Reader
@@ -13,7 +15,8 @@ PAIR = """\
     topology: planner_worker
     roles: {planner: sim-claude-opus-5-5, worker: sim-deepseek-v4-flash}
 """
-TASK = "bundled/tenant-billing"
+TASK = "bundled/checkout-incident"
+"""The one whose trials and verification compute least, and whose planner's cache still expires."""
 
 WALL = {"wall_started_at", "wall_ended_at", "verifier_seconds", "verifier_output", "created_at"}
 """Columns that tell when and how fast the machine ran (tests print seconds); all others follow from the spec."""
@@ -64,5 +67,8 @@ def rows(database: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def scalar(database: Path, sql: str) -> Any:
-    with Reader(database) as reader:
-        return reader.query(sql).rows[0][0]
+    """From what is merged: a third of the time that a Reader takes, which looks into the journals too."""
+    with duckdb.connect(database, read_only=True) as connection:
+        found = connection.execute(sql).fetchone()
+    assert found is not None
+    return found[0]

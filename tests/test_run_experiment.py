@@ -245,7 +245,7 @@ def test_the_commands_run_compare_show_and_query_tell_one_story(
     assert "experiment 'tiny' has no arm 'nope'; its arms: pair" in capsys.readouterr().err
     trial = said("query", "SELECT id FROM trials", "--format", "csv").splitlines()[1]
     shown = said("show", trial[:6])
-    assert f"trial {trial} attempt 1: tiny / pair / tenant-billing / repeat 1  [simulated]" in shown
+    assert f"trial {trial} attempt 1: tiny / pair / checkout-incident / repeat 1  [simulated]" in shown
     assert "delegate -> to worker" in shown
     assert "[exit 0, " in shown
     assert "first_write" in shown
