@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from datetime import datetime
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,7 +42,7 @@ from tests.store_trials import EPOCH, sent, small_plan
 DEAR = "  - {name: alone, topology: solo, roles: {solo: sim-claude-opus-5-5}}\n"
 SHORT = "limits: {max_turns: 4}\n"
 PATIENCE_S = 90
-CTRL_C = "\x03"
+AROUND = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "COLUMNS": "300"}
 
 
 def dearest_call(experiment: Experiment, database: Path) -> Decimal:
@@ -213,46 +213,76 @@ def real_spec(folder: Path, address: str = "http://127.0.0.1:9/v1", more: str = 
     )
 
 
+class Person:
+    """Reads a terminal to its end, and answers the question once; an answer that is a function is called."""
+
+    def __init__(self, owner: int, answer: "str | Callable[[], None]") -> None:
+        self.owner, self.answer, self.seen = owner, answer, b""
+
+    def sits_there(self) -> None:
+        while True:
+            try:
+                self.seen += os.read(self.owner, 65536)
+            except OSError:
+                # The other side has closed the terminal.
+                return
+            if self.answer and b"start? [y/N] " in self.seen:
+                answer, self.answer = self.answer, ""
+                if isinstance(answer, str):
+                    os.write(self.owner, answer.encode())
+                else:
+                    answer()
+
+
+def command(spec: Path, *options: str) -> list[str]:
+    return ["run", str(spec), "--db", str(spec.parent / "x.duckdb"), *options]
+
+
 def answered(spec: Path, answer: str, *options: str) -> tuple[int, str]:
     """Exit code and terminal of a run whose question is answered so; empty: it is not expected to ask."""
     owner, terminal = pty.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "experiments.cli",
-        "run",
-        str(spec),
-        "--db",
-        str(spec.parent / "x.duckdb"),
-        *options,
-    ]
-    seen = b""
+    person = Person(owner, answer)
+    reading = threading.Thread(target=person.sits_there)
+    reading.start()
+    try:
+        with (
+            open(terminal) as given,
+            open(os.dup(terminal), "w") as screen,
+            redirect_stderr(screen),
+            pytest.MonkeyPatch.context() as patched,
+        ):
+            patched.setattr("sys.stdin", given)
+            patched.setattr("sys.__stdin__", given)
+            for name, value in AROUND.items():
+                patched.setenv(name, value)
+            with pytest.raises(SystemExit) as end:
+                main(command(spec, *options))
+    finally:
+        reading.join(timeout=PATIENCE_S)
+        os.close(owner)
+    assert isinstance(end.value.code, int)
+    return end.value.code, person.seen.decode()
+
+
+def interrupted(spec: Path) -> tuple[int, str]:
+    """The same of a process that gets Ctrl-C at the question."""
+    owner, terminal = pty.openpty()
     try:
         with subprocess.Popen(
-            command, cwd=Path(__file__).parent.parent, stdin=terminal, stderr=terminal, stdout=subprocess.DEVNULL,
-            env={**os.environ, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "COLUMNS": "300"},
+            [sys.executable, "-m", "experiments.cli", *command(spec)],
+            cwd=Path(__file__).parent.parent, stdin=terminal, stderr=terminal, stdout=subprocess.DEVNULL,
+            env={**os.environ, **AROUND},
         ) as run:  # fmt: skip
             os.close(terminal)
             killer = threading.Timer(PATIENCE_S, run.kill)
             killer.start()
-            while True:
-                try:
-                    piece = os.read(owner, 65536)
-                except OSError:
-                    # The other side has closed the terminal.
-                    break
-                seen += piece
-                if answer and b"start? [y/N] " in seen:
-                    if answer == CTRL_C:
-                        run.send_signal(signal.SIGINT)
-                    else:
-                        os.write(owner, answer.encode())
-                    answer = ""
+            person = Person(owner, lambda: run.send_signal(signal.SIGINT))
+            person.sits_there()
             code = run.wait()
             killer.cancel()
     finally:
         os.close(owner)
-    return code, seen.decode()
+    return code, person.seen.decode()
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "yep\n", "\x04"], ids=["no", "enter", "neither", "end of input"])
@@ -266,7 +296,7 @@ def test_a_run_of_real_models_that_is_not_agreed_to_sends_nothing(tmp_path: Path
 
 def test_ctrl_c_at_the_question_sends_nothing(tmp_path: Path) -> None:
     with provider() as (address, asked):
-        code, seen = answered(real_spec(tmp_path, address), CTRL_C)
+        code, seen = interrupted(real_spec(tmp_path, address))
     assert (code, asked) == (130, []), seen
     assert "Traceback" not in seen
 
