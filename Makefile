@@ -4,6 +4,8 @@ VENV    := .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 DB      ?= fullchain.duckdb
+# Compiled once, even where the shell asks for no bytecode: each worker would compile every test, each command all of ours.
+TEST    := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Tests wait for sandboxes as much as they compute.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
@@ -13,7 +15,7 @@ demo: $(READY)
 	$(BIN)/fullchain run quickstart --db $(DB)
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow and not local_llm and not harbor"
+	$(TEST) -n $(WORKERS) --dist loadgroup -m "not slow and not local_llm and not harbor"
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -23,19 +25,19 @@ check: $(READY)
 
 # The slow proofs, reduced, on whatever sandboxes this machine has.
 ci: $(READY)
-	FULLCHAIN_PROOFS=reduced $(BIN)/python -m pytest -m slow
+	FULLCHAIN_PROOFS=reduced $(TEST) -m slow
 
 # The full proofs; their figures stand in docs/proofs.md.
 slow: $(READY)
-	$(BIN)/python -m pytest -m slow -s
+	$(TEST) -m slow -s
 
 # A small real model in the loop. Fetches half a gigabyte once, into the user's cache; skipped where it cannot be had.
 test-local-llm: $(READY)
-	FULLCHAIN_LOCAL_LLM=1 $(BIN)/python -m pytest -m local_llm -rs tests/local_llm
+	FULLCHAIN_LOCAL_LLM=1 $(TEST) -m local_llm -rs tests/local_llm
 
 # Harbor itself, on the same tasks. Installed once, into the user's cache; skipped where it cannot run.
 test-harbor: $(READY)
-	FULLCHAIN_HARBOR=1 $(BIN)/python -m pytest -m harbor -rs tests/harbor
+	FULLCHAIN_HARBOR=1 $(TEST) -m harbor -rs tests/harbor
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.call_path

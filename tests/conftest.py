@@ -1,6 +1,13 @@
-"""The collector in a test process."""
+"""The order of the tests, and the collector in their process."""
 
 import gc
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Those that are given more time than the others come first: no worker shall begin one when the others are done.
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 def pytest_collection_finish() -> None:

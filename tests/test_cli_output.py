@@ -70,20 +70,32 @@ def test_no_number_is_cut_short_on_a_narrow_terminal(database: Path) -> None:
     assert len(numbers(wide)) > 8
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+FULL, CLOSED = ("> /dev/full", "No space left on device"), (">&-", "it is closed")
+
+
 @pytest.mark.parametrize(
-    "arguments", [["compare", "demo"], ["query", "SELECT 1", "--format", "csv"], ["query", "SELECT 1"]], ids=" ".join
+    ("arguments", "unbuffered", "redirected", "reason"),
+    [
+        ("compare demo", "", *FULL),
+        ("compare demo", "1", *FULL),
+        ("compare demo", "", *CLOSED),
+        ("query SELECT_1 --format csv", "", *FULL),
+        ("query SELECT_1 --format csv", "1", *FULL),
+        ("query SELECT_1 --format csv", "", *CLOSED),
+        ("query SELECT_1", "", *FULL),
+        ("query SELECT_1", "1", *CLOSED),
+    ],
 )
 def test_an_output_that_takes_nothing_is_told_in_one_line(
-    database: Path, arguments: list[str], unbuffered: str
+    database: Path, arguments: str, unbuffered: str, redirected: str, reason: str
 ) -> None:
-    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    for redirected, reason in (("> /dev/full", "No space left on device"), (">&-", "it is closed")):
-        done = subprocess.run(
-            ["sh", "-c", f'exec "$@" {redirected}', "sh", *COMMAND, *arguments, "--db", database],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 1
-        assert done.stderr.count("\n") == 1
-        assert done.stderr.startswith("fullchain: standard output cannot be written")
-        assert reason in done.stderr
+    words = [word.replace("_", " ") for word in arguments.split()]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirected}', "sh", *COMMAND, *words, "--db", database],
+        cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("fullchain: standard output cannot be written")
+    assert reason in done.stderr
