@@ -241,9 +241,9 @@ async def test_the_deadline_of_the_wall_clock_cuts_a_call_short(stage: SetUp) ->
     clock = WallClock()
     # What is loaded once, when a model of this protocol is first hired, must not use the deadline up.
     await stage("anthropic")
-    deadline = clock.now() + timedelta(seconds=1)
+    deadline = clock.now() + timedelta(seconds=2)
     seen = await stage("anthropic", clock=clock, deadline=deadline, headers={}, stall=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(VisitEnded, match="agent_timeout"):
             await seen.role.visit("do it")
     assert [end.outcome for end in seen.notes.ends] == ["cancelled"]

@@ -127,7 +127,7 @@ def test_spending_passes_the_budget_by_less_than_one_call_whatever_is_in_flight(
             budget.leave(rank)
 
     async def run() -> None:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             for rank, calls in enumerate(trials):
                 group.create_task(trial(rank, calls))
 
@@ -150,7 +150,7 @@ async def test_scarce_money_goes_to_the_trials_that_were_started_first() -> None
 
     assert budget.take("2", Decimal(2), 2)
     assert not budget.take("9", Decimal(2), 9)
-    async with asyncio.timeout(2), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for rank in (7, 5, 3):
             group.create_task(trial(rank))
         await asyncio.sleep(0)
@@ -178,7 +178,7 @@ async def test_a_wait_that_is_cancelled_holds_nothing_and_blocks_nobody() -> Non
     with pytest.raises(asyncio.CancelledError):
         await first
     budget.leave(1)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await second
     assert budget.held == 2
 
@@ -300,7 +300,7 @@ async def test_two_lanes_of_one_trial_never_wait_for_each_other_in_virtual_time(
                 stopped.append(name)
 
     clock.expect(2)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(lane("a"), lane("b"))
     assert sorted(stopped) == ["a", "b"]
     assert usd <= budget.spent < usd + WORST
@@ -351,7 +351,7 @@ def test_no_arrangement_of_trials_and_lanes_stands_still(
         spending.close()
 
     async def run() -> None:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             for rank, calls in enumerate(plans):
                 group.create_task(trial(rank, calls))
 
@@ -381,7 +381,7 @@ async def test_sixty_four_trials_at_once_pass_a_dollar_by_less_than_one_call_and
         finally:
             spending.close()
 
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for rank in range(64):
             group.create_task(trial(rank))
     assert 1 <= budget.spent < 1 + WORST
@@ -422,7 +422,7 @@ async def test_a_lane_that_rested_goes_on_in_its_turn() -> None:
             log.append(("b", clock.now()))
 
     clock.expect(2)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await asyncio.gather(waits(), works())
     assert log == [("b", EPOCH + timedelta(seconds=7)), ("a", EPOCH + timedelta(seconds=7))]
 

@@ -185,7 +185,7 @@ def test_a_server_that_is_no_simulator_is_refused_before_the_first_trial(
         thread.start()
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
         said = refusal(capsys, "run", str(spec), "--simulator", address, "--db", str(spec.parent / "x.duckdb"))
-        thread.join(timeout=10)
+        thread.join(timeout=60)
     assert f"--simulator: {address} {expected}" in said
     assert not (spec.parent / "x.duckdb").exists()
 

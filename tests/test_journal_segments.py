@@ -101,7 +101,7 @@ async def test_what_was_noted_reaches_the_file_without_a_durable_record(tmp_path
     path = tmp_path / "run.jsonl"
     async with Journal(path) as journal:
         journal.note(encode({"kind": "note"}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not path.stat().st_size:  # noqa: ASYNC110  (a file tells nobody)
                 await asyncio.sleep(0.01)
 

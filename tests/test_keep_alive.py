@@ -280,7 +280,7 @@ async def test_on_the_machines_clock_pings_come_in_real_time(tmp_path: Path) -> 
         seat = Seat("t1", 1, NONCE, WallClock(), notes, notes, BareShell(str(tmp_path)), limits, http, background)
         model = RoleModel(entry(ALL["anthropic"]), keep_alive=KeepAlive(0.1, most=1))
         await hire([PLANNER], {"planner": model}, seat, prompt_of=str)["planner"].visit("do it")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             # Notes have no event to wait for.
             while len(notes.ends) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -126,7 +126,7 @@ def gone_after_one_answer() -> Iterator[str]:
     thread = threading.Thread(target=serve)
     thread.start()
     yield f"http://127.0.0.1:{server.getsockname()[1]}"
-    thread.join(timeout=10)
+    thread.join(timeout=60)
 
 
 @needs_isolation

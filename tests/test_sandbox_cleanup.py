@@ -124,11 +124,14 @@ async def test_a_killed_run_leaves_no_process_and_the_next_start_removes_its_fol
         assert process.stdout is not None
         folder = Path(process.stdout.readline().strip())
         assert processes_with(mark)
+        assert folder.exists()
         process.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert processes_with(mark) == []
-    assert folder.exists()
-    remove_leftovers()
+    # Any sandbox that starts on this machine removes it too, and what it is removing is left to it.
+    while folder.exists() and time.monotonic() < deadline:
+        remove_leftovers()
+        time.sleep(0.01)
     assert not folder.exists()

@@ -96,7 +96,7 @@ async def test_a_build_that_takes_too_long_is_ended_with_all_its_processes(tmp_p
     with pytest.raises(TaskRefused, match="the build took longer than build_timeout_sec = 3"):
         await (await docker()).image(task)
     assert processes_with(f"{task.path}/environment/Dockerfile") == []
-    for _ in range(100):
+    for _ in range(600):
         if not processes_with(f"sleep {mark}") and not processes_with(f"sleep\0{mark}"):
             return
         await asyncio.sleep(0.1)

@@ -189,7 +189,7 @@ async def test_whoever_answers_and_is_no_engine_is_named_in_one_line(
         assert "\n" not in str(none.value)
     finally:
         over.set()
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
         server.close()
 
 

@@ -80,9 +80,9 @@ def test_names_and_lines_may_hold_anything(tmp_path: Path) -> None:
 def test_two_files_that_nothing_aligns_take_bounded_time(tmp_path: Path) -> None:
     lines = 4 * int(CELLS**0.5)
     one, other = ("".join(f"{n * k % 97}\n" for n in range(lines)) for k in (3, 5))
-    started = time.monotonic()
+    started = time.process_time()
     told = diff(tmp_path, {"f": one}, {"f": other})
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
     assert "left out" in told
 
 

@@ -196,7 +196,7 @@ async def served(app: Starlette) -> AsyncIterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             # The server has no event to wait for.
             while not server.started:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
