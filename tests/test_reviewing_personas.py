@@ -75,7 +75,7 @@ def verdict_of(persona: Persona, task: Task, diff: str, nonce: int) -> Verdict:
     return Verdict.model_validate_json(call.text)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 async def test_every_script_of_a_bundled_task_is_recognised_by_the_diff_that_it_really_leaves(task: Task) -> None:
     told = {script: recognised(known(task), diff) for script, diff in (await real_diffs(task)).items()}
@@ -84,7 +84,7 @@ async def test_every_script_of_a_bundled_task_is_recognised_by_the_diff_that_it_
     }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_a_reviewers_measured_errors_come_back_within_their_intervals() -> None:
     cases = [
         (task, diff, script == scripts_of(task)[0])
@@ -107,7 +107,7 @@ async def test_a_reviewers_measured_errors_come_back_within_their_intervals() ->
             assert seen[right] >= 2 * SEEDS
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_reworked_work_is_judged_by_what_it_is_now() -> None:
     task = task_named("tenant-billing")
     solution, wrong = scripts_of(task)[:2]

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agents.simulated.app import simulated_provider
 from agents.simulated.serve import serve
 from experiments.bill import read_bill
@@ -27,6 +29,7 @@ def same(left: dict[str, list[dict[str, Any]]], right: dict[str, list[dict[str, 
 
 
 @needs_isolation
+@pytest.mark.timeout(600)
 async def test_rows_do_not_depend_on_concurrency_nor_on_the_way_to_the_simulator(tmp_path: Path) -> None:
     alone, together, served = (tmp_path / f"{name}.duckdb" for name in ("alone", "together", "served"))
     await run_experiment(experiment(tmp_path, 1), alone)

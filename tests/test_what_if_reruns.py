@@ -54,7 +54,7 @@ def cost(arm: StoredArm, change: Change) -> tuple[Decimal, Decimal]:
 
 
 @needs_isolation
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_an_hour_of_cache_pings_a_faster_worker_and_fewer_hand_overs_cost_what_their_reruns_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
