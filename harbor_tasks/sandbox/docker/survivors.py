@@ -1,5 +1,6 @@
 """Which processes are in a container, and how those of a session are ended from inside it."""
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,15 +44,24 @@ exit 1
 """A script for bash, of nothing but what is built in: where processes have run out it can start none."""
 
 
+_ENDING_S = 3.0
+"""Of a container that is just ending the engine tells what it met with on the way (500), and then that it has (409)."""
+
+
 def processes(api: "APIClient", container: str) -> dict[str, str]:
     """All processes in a container: their numbers on the engine's machine, and their words. Blocks."""
     from docker.errors import APIError
 
-    try:
-        top = api.top(container)
-    except APIError as error:
-        if error.status_code == 409:
-            return {}
-        raise
+    deadline = time.monotonic() + _ENDING_S
+    while True:
+        try:
+            top = api.top(container)
+            break
+        except APIError as error:
+            if error.status_code == 409:
+                return {}
+            if error.status_code != 500 or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
     number, words = (top["Titles"].index(column) for column in ("PID", "CMD"))
     return {row[number]: row[words] for row in top["Processes"] or ()}
