@@ -210,7 +210,8 @@ class _Attempt:
             max_turns=limits.max_turns,
             command_timeout_s=limits.command_timeout_s,
             max_output_tokens=limits.max_output_tokens or self._most_output(),
-            deadline=None if seconds is None else self.started_at + timedelta(seconds=seconds),
+            # The agent's own time begins here: what its sandbox took to start is not its doing.
+            deadline=None if seconds is None else self.clock.now() + timedelta(seconds=seconds),
             loop_after=limits.loop_after,
             seconds=seconds,
             tell_time=limits.tell_time,
