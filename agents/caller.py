@@ -1,5 +1,6 @@
 """Makes a role's calls: a turn's request with its tries, and the pings that keep its cache alive meanwhile."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -19,7 +20,8 @@ from cost_model.what_if.keep_alive import missed
 
 @dataclass(slots=True)
 class Caller:
-    """`role` is who calls, `lifetime` the cache lifetime that it asks for."""
+    """`role` is who calls, `lifetime` the cache lifetime that it asks for. `size`: the tokens of the latest answer and
+    its prompt, by the provider's own count; None where it told none."""
 
     role: str
     entry: ModelEntry
@@ -27,6 +29,7 @@ class Caller:
     max_output_tokens: int
     client: Client
     seat: Seat
+    size: int | None = field(default=None, init=False)
     _pinger: Pinger | None = field(default=None, init=False)
     _pinged: Lane | None = field(default=None, init=False)
 
@@ -77,6 +80,7 @@ class Caller:
                 reply = await with_retries(ask_once, name=f"{self.entry.name} as {self.role}", sleep=back_off)
         except DeadlinePassed:
             raise VisitEnded("agent_timeout") from None
+        self.size = _size(call.usage, self.client.flavour)
         if self._pinger is not None and call.requested_at is not None:
             self._pinged = lane
             lifetime = POLICIES[self.entry.cache].lifetime(self.lifetime)
@@ -116,3 +120,11 @@ class Caller:
             max_output_tokens=self.max_output_tokens,
             simulated=self.entry.simulated,
         )
+
+
+def _size(usage: Mapping[str, object] | None, flavour: str) -> int | None:
+    try:
+        tokens = read_usage(usage or {}, flavour).tokens
+    except UsageError:
+        return None
+    return tokens.prompt + tokens.output

@@ -10,6 +10,7 @@ from agents.bench import RoleBench
 from agents.caller import Caller
 from agents.clients import ClientOptions, connect
 from agents.command_policy import CommandPolicy
+from agents.context import Context, ContextPolicy
 from agents.errors import RegistryError
 from agents.handover import RoleDesign
 from agents.keep_alive import KeepAlive
@@ -28,7 +29,7 @@ __all__ = ["Limits", "Role", "RoleModel", "Seat", "hire", "load_prompt"]
 @dataclass(frozen=True, slots=True)
 class RoleModel:
     """Who plays a role, and what is asked of it; None leaves a choice to the provider or the topology, sends no pings,
-    and lowers no limit of the seat.
+    lowers no limit of the seat, and forgets nothing.
 
     `lifetime` is a cache lifetime of the model's policy ("5m", "1h", "30m", ...), `effort` one of the entry's words.
     `prompt` is a text, `tools` are names of `agents.tools.shelf`, `command_policy` says which commands may run.
@@ -47,6 +48,7 @@ class RoleModel:
     command_policy: CommandPolicy | None = None
     max_usd: Decimal | None = None
     max_tokens: int | None = None
+    context: ContextPolicy | None = None
 
 
 def load_prompt(name: str) -> str:
@@ -103,6 +105,8 @@ def _hire_one(design: RoleDesign, models: Mapping[str, RoleModel], seat: Seat, p
     caller = Caller(design.name, entry, lifetime, max_output_tokens, client, seat)
     bench = RoleBench(seat, model.command_policy)
     role = Role(design.name, caller, bench, open_lane, lane, tools, design.handovers, seat, design.one_answer)
+    if model.context is not None:
+        role.context = Context(model.context, client, load_prompt("compaction"))
     role.begin_lane(lane)
     if model.keep_alive is not None:
         caller.keep_alive(model.keep_alive)

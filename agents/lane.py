@@ -1,6 +1,8 @@
-"""An append-only conversation with one model: each block is encoded and hashed once, and then never changes."""
+"""An append-only conversation with one model: each block is encoded and hashed once, and then never changes,
+unless a stated policy rewrites the lane."""
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -41,6 +43,7 @@ class Lane:
     parts: list[int] = field(default_factory=list)
     _heard: int = -1
     _turn_ends: tuple[int, int] = (-1, -1)
+    _request_ends: list[int] = field(default_factory=list)
 
     @classmethod
     def open(
@@ -54,16 +57,35 @@ class Lane:
 
     def append(self, message: Message) -> Block:
         """Raises orjson.JSONEncodeError when the message is no JSON; the lane is then as it was."""
-        role = str(message["role"])
-        block = _block(self.blocks, role, message)
-        if role != "assistant":
+        block = _block(self.blocks, str(message["role"]), message)
+        self._add(block)
+        return block
+
+    def _add(self, block: Block) -> None:
+        if block.role != "assistant":
             self._heard = len(self.messages)
         self.messages.append(block.encoded if self.on_wire is None else self.on_wire(block.encoded))
-        content, calls = message.get("content"), message.get("tool_calls")
+        content, calls = block.content.get("content"), block.content.get("tool_calls")
         self.parts.append(
             (len(content) if isinstance(content, list) else 1) + (len(calls) if isinstance(calls, list) else 0)
         )
-        return block
+
+    def rewrite(self, first: int, messages: Sequence[Message]) -> list[Block]:
+        """Puts `messages` in the place of all from index `first` on, as another version, and returns their blocks.
+
+        To be called by a stated policy alone: whatever the cache holds behind the altered place is lost to the lane.
+        Raises orjson.JSONEncodeError when one is no JSON; the lane is then as it was.
+        """
+        blocks = [_block(1 + first + n, str(message["role"]), message) for n, message in enumerate(messages)]
+        del self.messages[first:], self.parts[first:]
+        # What an earlier request left in the cache can still be read up to its end, if that was not altered.
+        del self._request_ends[bisect_left(self._request_ends, first) :]
+        self._heard = self._request_ends[-1] if self._request_ends else -1
+        self._turn_ends = (-1, self._heard)
+        self.version += 1
+        for block in blocks:
+            self._add(block)
+        return blocks
 
     @property
     def asked(self) -> int:
@@ -78,6 +100,7 @@ class Lane:
         """
         if self._heard != self._turn_ends[1]:
             self._turn_ends = (self._turn_ends[1], self._heard)
+            self._request_ends.append(self._heard)
         return self._turn_ends
 
 

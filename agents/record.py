@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
+from agents.context import Rewrite
 from agents.handover import Handover
 
 
@@ -18,8 +19,12 @@ class Record(Protocol):
         nonce. `model` is the registry's name."""
 
     def message(self, lane: str, version: int, idx: int, role: str, content: object, hash: str, size: int) -> None:
-        """Block `idx` of a lane: 0 is the head (tools and system), then each message once. `size` in bytes, without the
-        overlays (cache marks, nonce), which are no content. `content` is JSON-able."""
+        """Block `idx` of a lane: 0 is the head (tools and system), then each message once, and again under another
+        `version` from the first one on that a rewriting altered. `size` in bytes, without the overlays (cache marks,
+        nonce), which are no content. `content` is JSON-able."""
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        """Before the blocks of the new version."""
 
     def command(
         self,

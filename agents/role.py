@@ -1,8 +1,8 @@
 """A role at work: model, tools, model, ... until it hands over.
 
-A visit is a role's stay at a node of the graph. The role keeps one append-only lane over all its visits, unless a visit
-begins anew: then it opens another, in which it knows only what it is told. What the role does not know: who it hands
-over to next, and what anything costs.
+A visit is a role's stay at a node of the graph. The role keeps one append-only lane over all its visits, which nothing
+but its context policy rewrites, unless a visit begins anew: then it opens another, in which it knows only what it is
+told. What the role does not know: who it hands over to next, and what anything costs.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +13,11 @@ from agents.arguments import Unfit
 from agents.bench import RoleBench
 from agents.caller import Caller
 from agents.clients import Reply, ToolCall, ToolResult
+from agents.context import Context
 from agents.errors import CommandRefused, VisitEnded
 from agents.handover import Handover, HandoverTool
 from agents.lane import Lane, Message
+from agents.room import make_room, record_block
 from agents.seat import Seat
 from agents.time_left import TimeLeft
 from agents.tools import Tool
@@ -55,6 +57,7 @@ class Role:
     handovers: Sequence[HandoverTool]
     seat: Seat
     one_answer: bool = False
+    context: Context | None = None
     turns: int = 0
     _lanes: int = 1
     _pending: _Pending | None = None
@@ -66,8 +69,9 @@ class Role:
 
     def begin_lane(self, lane: Lane) -> None:
         self.lane, self._pending = lane, None
-        head = lane.head
-        self.seat.record.message(lane.name, lane.version, head.index, head.role, head.content, head.hash, head.size)
+        if self.context is not None:
+            self.context.begin()
+        record_block(self.seat.record, lane, lane.head)
 
     async def visit(self, message: str, *, anew: bool = False) -> Handover:
         """Works on `message` (at re-entry: the answer to the hand-over) until the role hands over.
@@ -85,6 +89,8 @@ class Role:
         self._last_call = None
         async with seat.clock.lane(self.lane.name), seat.span("visit", self.lane.name, self.name):
             with self._recorded_end():
+                if self.context is not None:
+                    self.context.told(message)
                 self._hear(self._time.in_visit(message))
                 return await self._turns()
 
@@ -92,6 +98,8 @@ class Role:
         nudges = 0
         while True:
             self._check_limits()
+            if self.context is not None and self.context.full:
+                await make_room(self, self.context)
             self.turns += 1
             async with self.seat.span("turn", self.lane.name, str(self.turns)):
                 reply, key = await self._next_reply()
@@ -150,7 +158,7 @@ class Role:
         if self._pending is None:
             self._append(self.caller.client.user(message))
         else:
-            self._append(*self.caller.client.results(self._pending.answered(message)))
+            self._answer(self._pending.answered(message), self._pending.call_id)
             self._pending = None
 
     async def _next_reply(self) -> tuple[Reply, str]:
@@ -161,6 +169,8 @@ class Role:
             self.seat.book.judged(key, valid)
         if reply.message is not None:
             self._append(reply.message)
+        if self.context is not None:
+            self.context.size = self.caller.size
         if reply.ending in ("refusal", "context_full"):
             raise VisitEnded("refusal" if reply.ending == "refusal" else "context_full")
         return reply, key
@@ -188,7 +198,7 @@ class Role:
             self.seat.record.handover(self.name, handover, self.seat.clock.now(), key)
             return handover
         results[-1] = replace(results[-1], text=self._time.in_result(results[-1].text))
-        self._append(*self.caller.client.results(results))
+        self._answer(results)
         return None
 
     def _refusal(self, call: ToolCall, reply: Reply) -> str | None:
@@ -224,9 +234,15 @@ class Role:
     def _tool(self, name: str) -> Tool:
         return next(tool for tool in self.tools if tool.name == name)
 
+    def _answer(self, results: Sequence[ToolResult], handed_over: str | None = None) -> None:
+        """`handed_over`: the call among those answered that a role answers, not a tool."""
+        if self.context is not None:
+            self.context.answering(results, handed_over)
+        self._append(*self.caller.client.results(results))
+
     def _append(self, *messages: Message) -> None:
         for message in messages:
             block = self.lane.append(message)
-            self.seat.record.message(
-                self.lane.name, self.lane.version, block.index, block.role, block.content, block.hash, block.size
-            )
+            if self.context is not None:
+                self.context.append(block)
+            record_block(self.seat.record, self.lane, block)

@@ -9,6 +9,7 @@ from agents.keep_alive import KeepAlive
 from agents.tools.shelf import SHELF
 from cost_model.break_even import PING_AHEAD
 from cost_model.policies import POLICIES
+from experiments.forgetting import context_policy
 from experiments.spec import CommandPolicySpec, RoleSpec, SpecFile
 from experiments.spec_mistakes import Place, near
 
@@ -56,6 +57,7 @@ def role_model(file: SpecFile, at: Place, wanted: RoleSpec, known: Mapping[str, 
         None if wanted.command_policy is None else _policy(file, (*at, "command_policy"), wanted.command_policy),
         wanted.max_usd,
         wanted.max_tokens,
+        context_policy(file, (*at, "context"), wanted.context, entry),
     )
 
 

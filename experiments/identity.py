@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from agents.crew import RoleModel
+from agents.context import ContextPolicy
+from agents.crew import RoleModel, load_prompt
 from experiments.plan import Parts
 from experiments.spec import LimitsSpec, Spec
 
@@ -75,6 +76,7 @@ def _role_parts(model: RoleModel) -> dict[str, object]:
         "command_policy": None if model.command_policy is None else model.command_policy.parts(),
         "max_usd": _dollars(model.max_usd),
         "max_tokens": model.max_tokens,
+        "context": None if model.context is None else _context(model.context),
     }
     return parts | {name: value for name, value in chosen.items() if value is not None}
 
@@ -89,6 +91,14 @@ def _limits_parts(limits: LimitsSpec) -> dict[str, object]:
 def _dollars(usd: Decimal | None) -> str | None:
     """One text for 0.5 and 0.50."""
     return None if usd is None else str(usd.normalize())
+
+
+def _context(context: ContextPolicy) -> dict[str, object]:
+    """Only what its policy goes by."""
+    parts = asdict(context)
+    if context.policy != "truncate":
+        del parts["keep_bytes"]
+    return parts | ({"prompt": _digest(load_prompt("compaction").encode())} if context.policy == "compact" else {})
 
 
 def _source_digest(topology: "Topology") -> str:

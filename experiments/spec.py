@@ -75,12 +75,23 @@ class CommandPolicySpec(_Part):
     read_only: Annotated[bool, Field(strict=True)] = False
 
 
+class ContextSpec(_Part):
+    """What a role forgets once an answer and its prompt had more than `above_tokens`. truncate: of all but the newest
+    `keep_last` tool results, what is beyond `keep_bytes`; clear: all of them; compact: what is older than the newest
+    `keep_last` answers, for a summary that the model writes. none: nothing, and nothing else is said."""
+
+    policy: Literal["none", "truncate", "clear", "compact"]
+    above_tokens: Count | None = None
+    keep_last: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
+    keep_bytes: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
+
+
 class RoleSpec(_Part):
     """`model` is a name of the registry. `lifetime` asks the provider's cache for it ("5m", "1h", "30m", ...), `effort`
     is one of the model's own words; None takes the provider's default, of the temperature too. `prompt` is a Markdown
     file, relative to the spec, and `tools` are the names of those it has besides its hand-overs; None: the topology's
     own. `max_turns`, `max_output_tokens`, `max_usd` and `max_tokens` limit this role beside the experiment's.
-    `command_policy` says which commands it may run; None: all."""
+    `command_policy` says which commands it may run (None: all), `context` what it forgets on purpose."""
 
     model: str
     lifetime: str | None = None
@@ -94,6 +105,7 @@ class RoleSpec(_Part):
     command_policy: CommandPolicySpec | None = None
     max_usd: Dollars | None = None
     max_tokens: TokenCount | None = None
+    context: ContextSpec | None = None
 
 
 def _role(value: object) -> object:
@@ -197,7 +209,11 @@ def read_spec(path: Path) -> SpecFile:
     return found
 
 
-_OF_ROLE: dict[str, type[BaseModel]] = {"keep_alive": KeepAliveSpec, "command_policy": CommandPolicySpec}
+_OF_ROLE: dict[str, type[BaseModel]] = {
+    "keep_alive": KeepAliveSpec,
+    "command_policy": CommandPolicySpec,
+    "context": ContextSpec,
+}
 
 
 def _fields(at: Place) -> Iterable[str]:

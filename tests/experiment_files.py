@@ -38,6 +38,7 @@ TABLES = (
     "spans",
     "handovers",
     "reviews",
+    "rewrites",
     "rewards",
     "prices",
 )

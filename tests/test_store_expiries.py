@@ -46,7 +46,8 @@ def old_schema(path: Path) -> None:
     with duckdb.connect(str(path)) as connection:
         for view in ("expiry_costs", "expiry_shares"):
             connection.execute(f"DROP VIEW {view}")
-        connection.execute("DROP TABLE expiries; DROP TABLE expiry_holds; DROP TABLE settlements; DROP TABLE reviews")
+        for table in ("expiries", "expiry_holds", "settlements", "reviews", "rewrites"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("DELETE FROM migrations WHERE number >= 2 OR number = ?", [migrations.VIEWS])
 
 

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from agents.clients import ClientOptions
 from agents.clock import Clock, VirtualClock
+from agents.context import Rewrite
 from agents.handover import Handover
 from agents.registry import ModelEntry, find_model, load_models
 from agents.transport.call import CallIdentity, CurrentCall
@@ -95,6 +96,7 @@ class Notes:
     spans: list[tuple[str, str, str, datetime, datetime]] = field(default_factory=list)
     handovers: list[tuple[str, Handover, datetime]] = field(default_factory=list)
     ended_visits: list[tuple[str, str, datetime, str | None]] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
 
     async def sent(self, call: CallSent) -> None:
         await asyncio.sleep(0)
@@ -113,6 +115,9 @@ class Notes:
 
     def message(self, lane: str, version: int, idx: int, role: str, content: object, hash: str, size: int) -> None:
         self.messages.append((lane, version, idx, role, content, hash, size))
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        self.rewrites.append(rewrite)
 
     def command(
         self,

@@ -13,7 +13,7 @@ from itertools import islice
 
 import orjson
 
-from agents.simulated import attempt, judging, looking, prose, weighing
+from agents.simulated import attempt, compacting, judging, looking, prose, weighing
 from agents.simulated.catalogue import Catalogue, KnownTask, Script
 from agents.simulated.conversation import COMMAND_TOOL, WORKING_TOOLS, Answer, Request, Tool, ToolCall, Transcript
 from agents.simulated.dice import Dice
@@ -54,7 +54,8 @@ _NO_TOOLS = "This simulated model works through tools alone, and this request of
 
 class _Standing:
     """Where the conversation stands: `visit` counts finished visits, those of forgotten conversations included, `turn`
-    the turns since. `knows` nothing of what it saw then when it was not even told its own briefs."""
+    the turns since, those that a summary took the place of included. `knows` nothing of what it saw then when it was
+    not even told its own briefs."""
 
     def __init__(self, transcript: Transcript) -> None:
         self.opening = next((line.text for line in transcript.said if line.speaker == "user"), "")
@@ -64,10 +65,25 @@ class _Standing:
         self._turns = transcript.visit
         self._said = transcript.said
         self.turn = len(self._turns)
+        self._missing = 0
+        remembered = compacting.remembered(self.opening)
+        if remembered is not None:
+            self._go_on(transcript, remembered)
+
+    def _go_on(self, transcript: Transcript, remembered: compacting.Remembered) -> None:
+        """What was said before is in the summary, and what stands whole of it counts in both."""
+        turns = transcript.turns
+        end = turns[remembered.kept] if remembered.kept < len(turns) else len(self._said)
+        handed_over = sum(1 for place in transcript.handed_over if place >= end)
+        self.visit = remembered.visits + handed_over
+        if not handed_over:
+            self.turn = remembered.turns + max(0, len(turns) - remembered.kept)
+            self._missing = self.turn - len(self._turns)
 
     def result(self, turn: int) -> str:
         """What the first command of this visit's turn printed; an empty text when there is no such turn or result."""
-        if turn >= len(self._turns):
+        turn -= self._missing
+        if not 0 <= turn < len(self._turns):
             return ""
         commands: list[str] = []
         before = "assistant"
@@ -100,6 +116,8 @@ def respond(persona: Persona, seed: int, catalogue: Catalogue, request: Request)
     role = found[1] if found else "solo"
     standing = _Standing(request.transcript)
     dice = Dice(seed, persona.model, nonce_of(request), task.name if task else "", role, standing.visit)
+    if compacting.asked(request.transcript):
+        return Answer(compacting.summary(dice, standing.visit, standing.turn, persona.words.report))
     playing = _Playing(persona, dice, task, role, standing, tools, parallel=request.parallel)
     if _JUDGES in tools and role == "reviewer":
         answer = playing.review(task, judging.diff_in(request.transcript.said))

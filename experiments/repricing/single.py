@@ -20,6 +20,7 @@ from cost_model.what_if.replay import bill_in_proportion
 from experiments.errors import JournalDamaged
 from experiments.repricing.quick import Attempt
 from experiments.store.ledger import TOKEN_COLUMNS, Facts, call_facts
+from experiments.store.prompts import Prompts
 from experiments.store.rows import Row
 from experiments.store.settlements import SETTLED, SETTLEMENT
 
@@ -163,12 +164,9 @@ def _whole(stretches: Sequence[Stretch], prompt: int) -> list[Stretch]:
 
 def _all_there(calls: Sequence[Row], blocks: Sequence[Row]) -> bool:
     """Whether every block that the calls were sent with is recorded."""
-    there = {(row["lane"], row["version"], row["idx"]) for row in blocks}
-    most: dict[tuple[object, object], int] = {}
-    for row in calls:
-        lane, count = (row["lane"], row["version"]), row["blocks"]
-        most[lane] = max(most.get(lane, 0), count if isinstance(count, int) else 0)
-    return all((*lane, place) in there for lane, count in most.items() for place in range(count))
+    prompts = Prompts(blocks)
+    counts = ((row["blocks"], prompts.of(row["lane"], row["version"])) for row in calls)
+    return all(count <= len(known) for count, known in counts if isinstance(count, int))
 
 
 def _grouped(rows: Iterable[Row]) -> dict[Attempt, list[Row]]:

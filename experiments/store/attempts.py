@@ -37,7 +37,7 @@ def attempt_rows(events: Sequence[Event], facts: Facts, *, alive: bool) -> Rows:
 
 def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
     """As `attempt_rows`, before anything is priced: without charges, and without the columns that the fold fills."""
-    rows: Rows = {table: [] for table in ("commands", "spans", "handovers", "reviews", "rewards")}
+    rows: Rows = {table: [] for table in ("commands", "spans", "handovers", "reviews", "rewards", "rewrites")}
     calls: dict[object, Row] = {}
     messages: dict[object, Row] = {}
     roles: dict[object, Row] = {}
@@ -52,6 +52,8 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
             case "message":
                 place = (event["lane"], event["version"], event["idx"])
                 messages.setdefault(place, {**_own(event), **_pick(event, _MESSAGE)})
+            case "rewrite":
+                rows["rewrites"].append({**_own(event), "rewritten_at": event["at"], **_pick(event, _REWRITE)})
             case "sent":
                 calls[event["key"]] = _sent(event)
             case "ended":
@@ -95,6 +97,10 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
 _STARTED = ("started_at", "wall_started_at", "backend", "notes")
 _ROLE = ("role", "lane", "model", "prompt", "tools")
 _MESSAGE = ("lane", "version", "idx", "role", "content", "hash", "size")
+_REWRITE = (
+    "role", "lane", "version", "policy", "outcome", "turn", "call", "first", "results", "blocks_before", "blocks_after",
+    "bytes_before", "bytes_after",
+)  # fmt: skip
 _SENT = (
     "key", "role", "lane", "version", "turn", "blocks", "model", "wire_model", "provider", "flavour", "lifetime",
     "prompt_bytes", "max_output_tokens", "requested_at", "simulated",

@@ -11,7 +11,6 @@ from cost_model.call_fact import CallFact
 from cost_model.errors import PriceMissing, UsageError
 from cost_model.ledger import Charge
 from cost_model.policies import POLICIES
-from cost_model.prefixes import PromptBlock
 from cost_model.price_card import SELF_HOSTED, PriceCard
 from cost_model.prompt import PromptRange
 from cost_model.scope import ExplainedCall, explain
@@ -22,6 +21,7 @@ from cost_model.usage.lines import BookedUsage, book_usage
 from cost_model.writes import settle_writes
 from experiments.errors import JournalDamaged
 from experiments.store.cards import Cards
+from experiments.store.prompts import Prompts
 from experiments.store.rows import Row
 from experiments.store.settlements import Settlement, settlement_of
 
@@ -94,29 +94,17 @@ def explain_calls(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -
 
 def call_facts(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -> list[CallFact]:
     """The facts of all calls of one cache scope that have ended; clears the COMPUTED columns of all of them."""
-    lanes: dict[tuple[object, object], dict[int, PromptBlock]] = {}
-    for row in messages:
-        block = PromptBlock(str(row["hash"]), _int(row["size"]))
-        lanes.setdefault((row["lane"], row["version"]), {}).setdefault(_int(row["idx"]), block)
-    recorded = {lane: _from_the_first(blocks) for lane, blocks in lanes.items()}
+    recorded = Prompts(messages)
     for row in calls:
         row |= dict.fromkeys(COMPUTED)
     return [_fact(row, recorded, facts) for row in calls if row["outcome"] is not None]
 
 
-def _from_the_first(blocks: Mapping[int, PromptBlock]) -> list[PromptBlock]:
-    """The blocks of a lane up to the first that is missing. Its calls send ranges of this one list, never copies."""
-    found: list[PromptBlock] = []
-    while len(found) in blocks:
-        found.append(blocks[len(found)])
-    return found
-
-
-def _fact(row: Row, recorded: Mapping[tuple[object, object], Sequence[PromptBlock]], facts: Facts) -> CallFact:
+def _fact(row: Row, recorded: Prompts, facts: Facts) -> CallFact:
     model, requested_at = str(row["model"]), _moment(row["requested_at"])
     first_token_at, most = row["first_token_at"], row["max_output_tokens"]
     lifetime = None if row["lifetime"] is None else str(row["lifetime"])
-    blocks, count = recorded.get((row["lane"], row["version"]), ()), _int(row["blocks"])
+    blocks, count = recorded.of(row["lane"], row["version"]), _int(row["blocks"])
     if count > len(blocks):
         raise JournalDamaged(f"the call {row['key']} was sent with block {len(blocks)} that was never recorded")
     policy, card = POLICIES[facts.of(model).cache], facts.card(model, requested_at)

@@ -5,6 +5,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Protocol
 
+from agents.context import Rewrite
 from agents.handover import Handover
 from agents.verdict import Verdict
 from cost_model.calls import CallEnded, CallSent
@@ -13,6 +14,7 @@ from experiments.store.segment import decode
 
 _SENT = tuple(field.name for field in fields(CallSent))
 _ENDED = tuple(field.name for field in fields(CallEnded))
+_REWRITE = tuple(field.name for field in fields(Rewrite))
 
 
 class Lines(Protocol):
@@ -89,6 +91,9 @@ class TrialJournal:
 
     def message(self, lane: str, version: int, idx: int, role: str, content: object, hash: str, size: int) -> None:
         self._note("message", lane=lane, version=version, idx=idx, role=role, content=content, hash=hash, size=size)
+
+    def rewrite(self, rewrite: Rewrite) -> None:
+        self._note("rewrite", **{name: getattr(rewrite, name) for name in _REWRITE})
 
     def command(
         self, lane: str, turn: int, command: str, exit_code: int | None, output: str, size: int, timed_out: bool,

@@ -20,6 +20,7 @@ MIGRATIONS = (
     "0004_reviews",
     "0005_refused_commands",
     "0007_handover_record",
+    "0008_rewrites",
 )
 """File names beside this one, without .sql; a name's number is its place, counted from 1."""
 
