@@ -7,6 +7,7 @@
 Here is decided when, and by what; `agents.room` does it. Nothing else ever changes an earlier message of a lane.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -35,13 +36,15 @@ class ContextPolicy:
     """It acts when the last answer's prompt and output had more than `above_tokens`, by the provider's own count.
 
     `keep_last`: so many of the newest tool results (compact: of the newest answers, with what came of them) stay whole,
-    and in any case what the model has not read yet. `keep_bytes` is what truncate leaves of a result.
+    and in any case what the model has not read yet. `keep_bytes` is what truncate leaves of a result. truncate and clear
+    wait until `at_least_bytes` can go at once: whatever is altered makes the cache lose all that comes after it.
     """
 
     policy: Policy
     above_tokens: int
     keep_last: int = 3
     keep_bytes: int = 1000
+    at_least_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,13 @@ class Rewrite:
 
 @dataclass(slots=True)
 class _Results:
-    """The results of one answer's calls, from the message `first` on; `open` are the places of those that may be cut
-    yet: tools' output, not what another role said."""
+    """The results of one answer's calls, from the message `first` on; `open` are the places of those that are not old
+    yet (tools' output, not what another role said), `shorter` what old ones will be cut to."""
 
     first: int
     results: list[ToolResult]
-    open: list[int]
+    open: deque[int]
+    shorter: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,14 +102,16 @@ class Context:
     _opening: str = ""
     _summary: int = 0
     _blocks: list[Block] = field(default_factory=list)
-    _results: list[_Results] = field(default_factory=list)
+    _answers: deque[_Results] = field(default_factory=deque)
+    _ready: list[_Results] = field(default_factory=list)
     _open: int = 0
+    _gain: int = 0
 
     def begin(self) -> None:
         """The role begins another lane."""
         self.size, self.failures, self.bytes = None, 0, 0
-        self._opening, self._summary, self._open = "", 0, 0
-        self._blocks, self._results = [], []
+        self._opening, self._summary, self._open, self._gain = "", 0, 0, 0
+        self._blocks, self._answers, self._ready = [], deque(), []
 
     def told(self, message: str) -> None:
         """What a visit's message says, before it is appended: the first one is the task."""
@@ -116,8 +122,8 @@ class Context:
         tool's output."""
         if self.plan.policy == "compact":
             return
-        places = [place for place, result in enumerate(results) if result.call_id != handed_over]
-        self._results.append(_Results(len(self._blocks), list(results), places))
+        places = deque(place for place, result in enumerate(results) if result.call_id != handed_over)
+        self._answers.append(_Results(len(self._blocks), list(results), places))
         self._open += len(places)
 
     def append(self, block: Block) -> None:
@@ -141,40 +147,45 @@ class Context:
         )
 
     def shortened(self) -> Rewriting | None:
-        """Old tool output cut or cleared; None when nothing can be. What was cut once is not touched again."""
-        beyond = self._open - self.plan.keep_last
-        altered: dict[int, Message] = {}
-        cut = 0
-        # The newest results have not been read yet.
-        for answer in self._results[:-1]:
-            if beyond <= 0:
-                break
-            places, answer.open = answer.open[:beyond], answer.open[beyond:]
-            beyond -= len(places)
-            self._open -= len(places)
-            shorter = [place for place in places if self._shorten(answer.results, place)]
-            if shorter:
-                cut += len(shorter)
-                altered |= enumerate(self.client.results(answer.results), start=answer.first)
-        self._results = [answer for answer in self._results[:-1] if answer.open] + self._results[-1:]
-        if not altered:
+        """Old tool output cut or cleared; None when nothing can be, or too little. What was cut once is not touched
+        again."""
+        self._look_at_old()
+        if not self._gain or self._gain < self.plan.at_least_bytes:
             return None
+        altered: dict[int, Message] = {}
+        cut = sum(len(answer.shorter) for answer in self._ready)
+        for answer in self._ready:
+            for place, text in answer.shorter.items():
+                answer.results[place] = replace(answer.results[place], text=text)
+            answer.shorter = {}
+            altered |= enumerate(self.client.results(answer.results), start=answer.first)
+        self._ready, self._gain = [], 0
         first = min(altered)
         tail = enumerate((block.content for block in self._blocks[first:]), start=first)
         return Rewriting(first, [altered.get(index, content) for index, content in tail], cut)
 
-    def _shorten(self, results: list[ToolResult], place: int) -> bool:
-        """Whether it became shorter by it."""
-        text = wire_text(results[place].text)
-        size = len(text.encode())
-        if self.plan.policy == "clear":
-            shorter = f"[cleared: {size} bytes of a tool's output; run it again if you need it]"
-        else:
-            shorter = _cut_in_the_middle(text, self.plan.keep_bytes)
-        if len(shorter.encode()) >= size:
-            return False
-        results[place] = replace(results[place], text=shorter)
-        return True
+    def _look_at_old(self) -> None:
+        """Finds out of each result that has become old how short it would be. The newest have not been read yet."""
+        while self._open > self.plan.keep_last and len(self._answers) > 1:
+            answer = self._answers[0]
+            while answer.open and self._open > self.plan.keep_last:
+                place = answer.open.popleft()
+                self._open -= 1
+                text = wire_text(answer.results[place].text)
+                shorter = self._shorter(text)
+                gain = len(text.encode()) - len(shorter.encode())
+                if gain > 0:
+                    if not answer.shorter:
+                        self._ready.append(answer)
+                    answer.shorter[place] = shorter
+                    self._gain += gain
+            if not answer.open:
+                self._answers.popleft()
+
+    def _shorter(self, text: str) -> str:
+        if self.plan.policy == "truncate":
+            return _cut_in_the_middle(text, self.plan.keep_bytes)
+        return f"[cleared: {len(text.encode())} bytes of a tool's output; run it again if you need it]"
 
     @property
     def compactable(self) -> bool:

@@ -40,6 +40,8 @@ def context_policy(file: SpecFile, at: Place, wanted: ContextSpec | None, entry:
             (*at, "keep_bytes"),
             f"only policy truncate keeps so many bytes of a result, {policy} does not; leave it out",
         )
+    if wanted.at_least_bytes is not None and policy == "compact":
+        raise file.error((*at, "at_least_bytes"), "compact takes out all that is old, whatever its size; leave it out")
     if policy == "compact" and entry.actions == "json_schema":
         raise file.error(
             (*at, "policy"),

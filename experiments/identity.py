@@ -98,6 +98,8 @@ def _context(context: ContextPolicy) -> dict[str, object]:
     parts = asdict(context)
     if context.policy != "truncate":
         del parts["keep_bytes"]
+    if context.policy == "compact":
+        del parts["at_least_bytes"]
     return parts | ({"prompt": _digest(load_prompt("compaction").encode())} if context.policy == "compact" else {})
 
 

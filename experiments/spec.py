@@ -78,12 +78,14 @@ class CommandPolicySpec(_Part):
 class ContextSpec(_Part):
     """What a role forgets once an answer and its prompt had more than `above_tokens`. truncate: of all but the newest
     `keep_last` tool results, what is beyond `keep_bytes`; clear: all of them; compact: what is older than the newest
-    `keep_last` answers, for a summary that the model writes. none: nothing, and nothing else is said."""
+    `keep_last` answers, for a summary that the model writes. The first two wait until `at_least_bytes` can go at once.
+    none: nothing, and nothing else is said."""
 
     policy: Literal["none", "truncate", "clear", "compact"]
     above_tokens: Count | None = None
     keep_last: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
     keep_bytes: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
+    at_least_bytes: Annotated[int, Field(ge=0, le=10_000_000, strict=True)] | None = None
 
 
 class RoleSpec(_Part):

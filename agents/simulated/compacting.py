@@ -1,7 +1,7 @@
 """How a simulated model is asked to compact its conversation, what it answers, and how it goes on from that.
 
-Its summary says in one line how far it has come. That line, and how many of its answers were kept whole, are all that it
-has when it is asked again: what it had printed before is gone, as it would be for any model that wrote no more down.
+Its summary says in one line how far it has come. That line, and how many of its answers were kept whole, are all that
+it goes on from: what it had printed before is gone, as it would be for any model that wrote no more down.
 """
 
 import re

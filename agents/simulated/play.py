@@ -116,10 +116,10 @@ def respond(persona: Persona, seed: int, catalogue: Catalogue, request: Request)
     role = found[1] if found else "solo"
     standing = _Standing(request.transcript)
     dice = Dice(seed, persona.model, nonce_of(request), task.name if task else "", role, standing.visit)
-    if compacting.asked(request.transcript):
-        return Answer(compacting.summary(dice, standing.visit, standing.turn, persona.words.report))
     playing = _Playing(persona, dice, task, role, standing, tools, parallel=request.parallel)
-    if _JUDGES in tools and role == "reviewer":
+    if compacting.asked(request.transcript):
+        answer = Answer(compacting.summary(dice, standing.visit, standing.turn, persona.words.report))
+    elif _JUDGES in tools and role == "reviewer":
         answer = playing.review(task, judging.diff_in(request.transcript.said))
     elif task is None or task.solution is None:
         answer = playing.without_knowing()

@@ -117,8 +117,11 @@ def _events(reader: "Reader", trial: Line) -> list[Line]:
         "WHERE trial_id = ? AND attempt = ?",
         attempt,
     )
+    rewrites = _lines(
+        reader, "SELECT 'rewrite' AS event, * FROM rewrite_timeline WHERE trial_id = ? AND attempt = ?", attempt
+    )
     # Stable: of one moment, the hand-over that ends a visit stands before the call that begins the next.
-    return sorted([*handovers, *commands, *calls], key=lambda event: event["at_s"] or 0)
+    return sorted([*handovers, *commands, *rewrites, *calls], key=lambda event: event["at_s"] or 0)
 
 
 def _gaps(reader: "Reader", trial: Line) -> dict[int, list[Line]]:
@@ -180,6 +183,8 @@ def _row(event: Line) -> tuple[str, str, str, str, str, str]:
     at, role = _clock(event["at_s"]), one_line(event["role"] or "")
     if event["event"] == "handover":
         return at, role, "", "", f"  {_handover(event)}", ""
+    if event["event"] == "rewrite":
+        return at, role, "", "", f"  {_rewriting(event)}", ""
     if event["event"] == "command":
         code = "timed out" if event["timed_out"] else f"exit {event['exit_code']}"
         command = one_line(event["command"], COMMAND_WIDTH)
@@ -240,6 +245,15 @@ def _verdict(review: Line) -> str:
         place = finding["file"] if finding["line"] is None else f"{finding['file']}:{finding['line']}"
         lines.append(f"    {one_line(place, COMMAND_WIDTH)}: {one_line(finding['problem'], COMMAND_WIDTH)}")
     return "\n".join(lines)
+
+
+def _rewriting(event: Line) -> str:
+    """What a context policy took out of the lane; what came of that is told by the next call."""
+    if event["outcome"] != "rewritten":
+        return f"{event['policy']}: no summary ({event['outcome'].replace('_', ' ')}), the lane stays as it was"
+    results = f"{event['results']} results cut, " if event["results"] else ""
+    blocks = f"{event['blocks_removed']} messages and " if event["blocks_removed"] else ""
+    return f"{event['policy']}: {results}{blocks}{event['bytes_removed']:,} bytes fewer (version {event['version']})"
 
 
 def _cost(call: Line) -> str:

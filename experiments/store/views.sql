@@ -447,3 +447,89 @@ LEFT JOIN (
     AND lifetimes.role = gaps.role
 WHERE gaps.lane IS DISTINCT FROM heard.lane
 ORDER BY gaps.trial_id, gaps.attempt, gaps.seq, gaps.lane;
+
+-- A row for each rewriting of a lane by its role's context policy. The turn that was first sent the new version had to pay
+-- for `rebuilt_tokens` anew, `excess_usd` more than reading them; a summary had its own price before (null: none was asked
+-- for, or its price is not known).
+CREATE OR REPLACE VIEW rewrite_timeline AS
+SELECT
+    trials.experiment,
+    trials.arm,
+    trials.task,
+    trials.repeat,
+    rewrites.trial_id,
+    rewrites.attempt,
+    date_diff('microsecond', attempts.started_at, rewrites.rewritten_at) / 1e6 AS at_s,
+    rewrites.role,
+    rewrites.lane,
+    rewrites.version,
+    rewrites.policy,
+    rewrites.outcome,
+    rewrites.turn,
+    rewrites.first,
+    rewrites.results,
+    rewrites.blocks_before - rewrites.blocks_after AS blocks_removed,
+    rewrites.bytes_before - rewrites.bytes_after AS bytes_removed,
+    coalesce(rebuilt.tokens, 0) AS rebuilt_tokens,
+    coalesce(rebuilt.usd, 0) AS rebuilt_usd,
+    coalesce(rebuilt.excess_usd, 0) AS excess_usd,
+    summaries.cost_usd AS summary_usd,
+    rewrites.call
+FROM rewrites
+JOIN trials ON trials.id = rewrites.trial_id
+LEFT JOIN attempts USING (trial_id, attempt)
+LEFT JOIN (SELECT key AS call, cost_usd FROM calls) AS summaries USING (call)
+LEFT JOIN (
+    SELECT
+        calls.trial_id,
+        calls.attempt,
+        calls.lane,
+        calls.version,
+        try_cast(calls.turn AS INTEGER) AS turn,
+        sum(charges.units)::BIGINT AS tokens,
+        sum(charges.usd_low) AS usd,
+        sum(charges.excess_usd) AS excess_usd
+    FROM charges
+    JOIN calls ON calls.key = charges.call
+    WHERE charges.cause = 'change_rebuild'
+    GROUP BY ALL
+) AS rebuilt USING (trial_id, attempt, lane, version, turn);
+
+CREATE OR REPLACE VIEW context_costs AS
+SELECT
+    experiment,
+    arm,
+    role,
+    policy,
+    count(*) FILTER (WHERE outcome = 'rewritten') AS rewrites,
+    count(*) FILTER (WHERE outcome != 'rewritten') AS failed,
+    sum(results)::BIGINT AS results,
+    sum(bytes_removed)::BIGINT AS bytes_removed,
+    sum(rebuilt_tokens)::BIGINT AS rebuilt_tokens,
+    sum(rebuilt_usd) AS rebuilt_usd,
+    sum(excess_usd) AS excess_usd,
+    sum(summary_usd) AS summary_usd
+FROM rewrite_timeline
+GROUP BY experiment, arm, role, policy;
+
+-- The blocks that each call was sent with, in order: of each block the newest version up to the call's own.
+CREATE OR REPLACE VIEW call_messages AS
+SELECT
+    calls.key AS call,
+    calls.trial_id,
+    calls.attempt,
+    messages.lane,
+    messages.idx,
+    messages.version,
+    messages.role,
+    messages.content,
+    messages.hash,
+    messages.size
+FROM calls
+JOIN messages
+    ON messages.trial_id = calls.trial_id
+    AND messages.attempt = calls.attempt
+    AND messages.lane = calls.lane
+    AND messages.version <= calls.version
+    AND messages.idx < calls.blocks
+QUALIFY row_number() OVER (PARTITION BY calls.key, messages.idx ORDER BY messages.version DESC) = 1;
