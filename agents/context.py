@@ -36,8 +36,8 @@ class ContextPolicy:
     """It acts when the last answer's prompt and output had more than `above_tokens`, by the provider's own count.
 
     `keep_last`: so many of the newest tool results (compact: of the newest answers, with what came of them) stay whole,
-    and in any case what the model has not read yet. `keep_bytes` is what truncate leaves of a result. truncate and clear
-    wait until `at_least_bytes` can go at once: whatever is altered makes the cache lose all that comes after it.
+    and in any case what the model has not read yet. `keep_bytes` is what truncate leaves of a result. truncate and
+    clear wait until `at_least_bytes` can go at once: an alteration costs the cache of all that comes after it.
     """
 
     policy: Policy

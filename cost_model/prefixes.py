@@ -5,13 +5,12 @@ lane's last call ended. What a call does to all prefixes of its prompt is noted 
 nodes only where the lane leaves them: the whole fold is one pass, linear in calls, however long a prompt grows.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from cost_model.apportion import apportion as apportion
 from cost_model.prompt import PromptBlock as PromptBlock
 from cost_model.prompt import shared_blocks
 
@@ -26,14 +25,6 @@ class Write:
     at: datetime
     readable_at: datetime | None
     lifetime: timedelta | None
-
-
-@dataclass(frozen=True, slots=True)
-class Length:
-    """A prefix measured in tokens; `estimated` when bytes had to apportion it."""
-
-    tokens: int
-    estimated: bool
 
 
 T = TypeVar("T")
@@ -98,6 +89,9 @@ class _Lane:
     within: _UpTo[tuple[int, int]] = field(default_factory=_UpTo)
     writes: list[tuple[int, int, Noted[Write]]] = field(default_factory=list)
     """(first block, end, write), both ascending: what a later call wrote anew is no longer in an earlier one."""
+    wholes: list[int] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
+    """Ascending, the depths of those of `nodes` whose `total` is known, and of those that are an `entry`."""
 
     def write(self, depth: int) -> Noted[Write] | None:
         place = bisect_left(self.writes, depth, key=lambda written: written[0]) - 1
@@ -120,7 +114,23 @@ class _Lane:
         del self.nodes[depth:]
         self.touched.cut(depth)
         self.within.cut(depth)
-        self.writes = [(first, min(end, depth), fact) for first, end, fact in self.writes if first < depth]
+        del self.writes[bisect_left(self.writes, depth, key=lambda written: written[0]) :]
+        for place in range(len(self.writes) - 1, -1, -1):
+            first, end, fact = self.writes[place]
+            if end <= depth:
+                break
+            self.writes[place] = (first, depth, fact)
+        del self.wholes[bisect_right(self.wholes, depth) :]
+        del self.entries[bisect_right(self.entries, depth) :]
+
+    def enter(self, node: Prefix) -> None:
+        """The lane goes on to one more block."""
+        node.lanes += 1
+        self.nodes.append(node)
+        if node.total is not None:
+            self.wholes.append(node.depth)
+        if node.entry:
+            self.entries.append(node.depth)
 
 
 def _later(one: Noted[T] | None, other: Noted[T] | None) -> Noted[T] | None:
@@ -146,7 +156,7 @@ class Path:
         """The latest write of the first `depth` blocks."""
         node = self.nodes[depth - 1]
         latest = node.write
-        for lane in self._lanes(node):
+        for lane in self.lanes(node):
             latest = _later(latest, lane.write(depth))
         return None if latest is None else latest[1]
 
@@ -154,7 +164,7 @@ class Path:
         """When the first `depth` blocks were last written or read."""
         node = self.nodes[depth - 1]
         latest = node.touched
-        for lane in self._lanes(node):
+        for lane in self.lanes(node):
             latest = _later(latest, lane.touched.at(depth))
         return None if latest is None else latest[1]
 
@@ -162,11 +172,12 @@ class Path:
         """(tokens, bytes) of the latest whole prompt that begins with the first `depth` blocks."""
         node = self.nodes[depth - 1]
         latest = node.within
-        for lane in self._lanes(node):
+        for lane in self.lanes(node):
             latest = _later(latest, lane.within.at(depth))
         return None if latest is None else latest[1]
 
-    def _lanes(self, node: Prefix) -> Iterator[_Lane]:
+    def lanes(self, node: Prefix) -> Iterator[_Lane]:
+        """Those that run through it."""
         return iter((self.lane,)) if node.lanes == 1 else self._prefixes.through(node)
 
     def next_number(self) -> int:
@@ -194,8 +205,7 @@ class Prefixes:
             child = node.children.get(block.hash)
             if child is None:
                 child = node.children[block.hash] = Prefix(node.depth + 1, node.size + block.size)
-            child.lanes += 1
-            known.nodes.append(child)
+            known.enter(child)
             node = child
         known.prompt = prompt
         return Path(self, known)
@@ -220,51 +230,8 @@ def entry_depth(path: Path, depth: int) -> int:
 
     The first block is the head, tools and system text, which carries a breakpoint of its own.
     """
-    while depth > 1 and not path.nodes[depth - 1].entry:
-        depth -= 1
-    return depth
-
-
-def length(path: Path, depth: int, total: int) -> Length:
-    """The tokens of the first `depth` blocks of a prompt of `total` tokens, never more than `total`.
-
-    Exact where the prefix was the whole prompt of an earlier call. Inside one, the tokens between the whole prompts
-    on both sides are apportioned by bytes.
-    """
-    if depth == 0:
-        return Length(0, estimated=False)
-    if depth == len(path):
-        return Length(total, estimated=False)
-    node = path.nodes[depth - 1]
-    if node.total is not None:
-        return Length(min(node.total, total), estimated=False)
-    below = whole_before(path, depth)
-    tokens_below, bytes_below = (below.total or 0, below.size) if below else (0, 0)
-    tokens_above, bytes_above = path.within(depth) or (total, path.nodes[-1].size)
-    shares = apportion(max(tokens_above - tokens_below, 0), (node.size - bytes_below, bytes_above - node.size))
-    return Length(min(tokens_below + shares[0], total), estimated=True)
-
-
-def whole_before(path: Path, depth: int) -> Prefix | None:
-    """The longest prefix of fewer than `depth` blocks whose tokens are known exactly."""
-    places = range(depth - 2, -1, -1)
-    return next((node for node in map(path.nodes.__getitem__, places) if node.total is not None), None)
-
-
-def read_depth(path: Path, depth: int, read: int, total: int) -> int:
-    """How many of the first `depth` blocks lie wholly within the first `read` tokens."""
-    if total <= read:
-        return depth
-    while depth and length(path, depth, total).tokens > read:
-        # Whatever ends behind a whole prompt is no shorter than that: a long prompt that was missed is left in leaps.
-        depth -= 1
-        for place in range(depth, 0, -1):
-            known = path.nodes[place - 1].total
-            if known is not None:
-                if known <= read:
-                    break
-                depth = place - 1
-    return depth
+    place = bisect_right(path.lane.entries, depth)
+    return path.lane.entries[place - 1] if place else min(depth, 1)
 
 
 def touch(path: Path, at: datetime, *, kept: int, write: Write | None, total: int | None) -> None:
@@ -285,7 +252,13 @@ def touch(path: Path, at: datetime, *, kept: int, write: Write | None, total: in
         if nodes[place].written:
             break
         nodes[place].written = True
-    nodes[-1].entry = True
+    if not nodes[-1].entry:
+        nodes[-1].entry = True
+        for other in path.lanes(nodes[-1]):
+            insort(other.entries, len(nodes))
     if total is not None:
+        if nodes[-1].total is None:
+            for other in path.lanes(nodes[-1]):
+                insort(other.wholes, len(nodes))
         nodes[-1].total = total
         lane.within.note(len(nodes), (number, (total, nodes[-1].size)))

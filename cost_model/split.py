@@ -35,7 +35,8 @@ from cost_model.causes import (
     Cause,
 )
 from cost_model.ledger import Stretch
-from cost_model.prefixes import Length, Path, entry_depth, length, read_depth, whole_before, written_depth
+from cost_model.lengths import Length, length, read_depth, whole_before
+from cost_model.prefixes import Path, entry_depth, written_depth
 from cost_model.stored import Stored
 from cost_model.tokens import Tokens
 

@@ -36,8 +36,8 @@ from cost_model.causes import (
     Cause,
 )
 from cost_model.ledger import Stretch
+from cost_model.lengths import Length
 from cost_model.policy import CachePolicy
-from cost_model.prefixes import Length
 from cost_model.tokens import PROMPT_CLASSES, Tokens
 
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cost_model.apportion import apportion
 from cost_model.call_fact import CallFact
 from cost_model.calls import Outcome
 from cost_model.causes import REBUILDS
 from cost_model.policies import POLICIES
-from cost_model.prefixes import PromptBlock, apportion
+from cost_model.prefixes import PromptBlock
 from cost_model.price_card import PriceCard
 from cost_model.scope import explain
 from cost_model.tokens import CLASSES, PROMPT_CLASSES, Tokens

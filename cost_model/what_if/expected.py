@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from cost_model.call_fact import CallFact
-from cost_model.prefixes import Path, Prefixes, Write, entry_depth, length, read_depth, touch, written_depth
+from cost_model.lengths import length, read_depth
+from cost_model.prefixes import Path, Prefixes, Write, entry_depth, touch, written_depth
 from cost_model.stored import Stored
 from cost_model.tokens import Tokens
 
