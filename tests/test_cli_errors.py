@@ -123,7 +123,7 @@ def test_the_host_sandbox_is_refused_to_a_served_simulator(spec: Path, capsys: p
     ("arguments", "expected"),
     [
         (["run"], "Missing argument 'SPEC'"),
-        (["run", "no-such-spec"], "no shipped spec of this name; known: levers, price-aware, quickstart"),
+        (["run", "no-such-spec"], "no shipped spec of this name; known: context, levers, price-aware, quickstart"),
         (["run", "quickstrat"], "did you mean 'quickstart'?"),
         (["run", "quickstart", "--as", "a/b"], "--as: 'a/b' is no name"),
         (

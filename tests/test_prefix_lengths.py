@@ -48,7 +48,10 @@ def test_what_was_read_and_what_is_known_exactly_is_found_as_a_walk_would(
         blocks, count = lanes[lane]
         first = min(kept, count)
         # The first two blocks are the same in both lanes.
-        own = [PromptBlock(f"{n}" if n < 2 else f"{lane}{number}.{n}", 1 + 13 * n % 40) for n in range(first, first + added)]
+        own = [
+            PromptBlock(f"{n}" if n < 2 else f"{lane}{number}.{n}", 1 + 13 * n % 40)
+            for n in range(first, first + added)
+        ]
         now = Rewritten(blocks, first, own) if first else own
         lanes[lane] = now, len(now)
         prompt = PromptRange(now, len(now))
