@@ -33,7 +33,7 @@ said = st.tuples(
     st.text("ab \n", max_size=20),
     st.lists(st.tuples(st.just("bash"), st.builds("{} {}".format, st.text("xyz", min_size=1), st.integers(0, 90)))),
 ).map(lambda drawn: (drawn[0], drawn[1]))
-turns = st.one_of(said, st.just(("", [("delegate", "go on")])), st.just(("hm", [])))
+turns: st.SearchStrategy[Said] = st.one_of(said, st.just(("", [("delegate", "go on")])), st.just(("hm", [])))
 summaries = st.sampled_from([("short", []), ("", []), ("I would rather work", [("bash", "x 1")]), ("l" * 3000, [])])
 policies = st.one_of(
     st.none(),
@@ -162,8 +162,9 @@ async def test_a_policy_waits_until_enough_can_go_at_once() -> None:
 
 async def test_without_a_total_of_the_providers_own_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.wire_answers.OPENAI_USAGE", None)
-    for kind in ("clear", "compact"):
-        played = await Desk(policy(kind), [runs(name) for name in "abcd"], way="chat").play()  # type: ignore[arg-type]
+    kinds: tuple[Policy, ...] = ("clear", "compact")
+    for kind in kinds:
+        played = await Desk(policy(kind), [runs(name) for name in "abcd"], way="chat").play()
         assert not played.notes.rewrites
         assert len(played.provider.received) == 5
 

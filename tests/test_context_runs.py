@@ -53,6 +53,9 @@ FULL JOIN (SELECT call, count(*) AS n, min(idx) AS first FROM call_messages GROU
 WHERE n IS DISTINCT FROM blocks OR first != 0
 """
 
+# The run that all of them look at is made once.
+pytestmark = [pytest.mark.xdist_group("context-runs"), pytest.mark.timeout(300)]
+
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
