@@ -50,7 +50,7 @@ PARAMETERS = {"bash": "command", "delegate": "brief", "approve": "summary"}
 class Printing:
     """A shell in which a command prints itself so often as its last word says."""
 
-    async def run(self, command: str, *, timeout_s: float) -> Output:
+    async def run(self, command: str, *, timeout_s: float, keep: bool = False) -> Output:
         text = command * int(command.split()[-1])
         return Output(0, text, len(text), False, 0.0)
 
