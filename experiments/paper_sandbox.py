@@ -16,8 +16,10 @@ from pathlib import Path
 
 from agents.simulated.attempt import RUN, SCRIPT
 from agents.simulated.recognition import learned_lines, left_by
+from harbor_tasks.errors import SandboxBroken, StateUnfit
 from harbor_tasks.format import Task
-from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
+from harbor_tasks.sandbox import OUTPUT_LIMIT, Copy, Output, Sandbox
+from harbor_tasks.sandbox.copied_files import CopiedFiles, Layout
 
 MOST_FILES = 500
 MOST_BYTES = 256 << 10
@@ -94,6 +96,7 @@ class PaperBackend:
     name = "paper"
     described = "none: no command runs"
     isolated = True
+    copies = False
     warning: str | None = None
 
     async def probe(self) -> None:
@@ -107,6 +110,16 @@ class PaperBackend:
         self, tasks: Sequence[Task], concurrency: int, told: Callable[[str], None]
     ) -> AbstractAsyncContextManager[None]:
         return nullcontext()
+
+    def copied(
+        self, task: Task, sandbox: Sandbox, *, allow_host_network: bool = False
+    ) -> AbstractAsyncContextManager[Copy]:
+        raise SandboxBroken("on paper there is nothing to copy")
+
+    def restored(
+        self, task: Task, files: CopiedFiles, layout: Layout, *, allow_host_network: bool = False
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        raise StateUnfit("on paper there is nothing to restore")
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         return ()

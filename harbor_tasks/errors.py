@@ -5,9 +5,10 @@ TaskError
 └── TaskRefused     the task is valid, but this sandbox cannot honour it: names the Dockerfile line or the field
 SandboxError
 ├── SandboxMissing  no sandbox of this kind can start on this machine; says what to install or set
-└── SandboxBroken   it started and then failed: an infrastructure fault, never a score
-    ├── StorageExceeded  it was ended because the task's files passed environment.storage_mb: the agent's doing
-    └── SandboxSpoiled   what was done inside keeps shells from starting, also after a restart: the agent's doing
+├── SandboxBroken   it started and then failed: an infrastructure fault, never a score
+│   ├── StorageExceeded  it was ended because the task's files passed environment.storage_mb: the agent's doing
+│   └── SandboxSpoiled   what was done inside keeps shells from starting, also after a restart: the agent's doing
+└── StateUnfit      a sandbox's state cannot be kept, or what was kept cannot be laid into a sandbox
 """
 
 
@@ -41,3 +42,7 @@ class StorageExceeded(SandboxBroken):
 
 class SandboxSpoiled(SandboxBroken):
     """The engine answers, and a restart does not help: what the agent did keeps shells from starting."""
+
+
+class StateUnfit(SandboxError):
+    """Too large to be kept, damaged, or of another kind of sandbox."""

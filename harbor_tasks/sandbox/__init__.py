@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harbor_tasks.format import Task
+from harbor_tasks.sandbox.copied_files import CopiedFiles, Layout
 
 OUTPUT_LIMIT = 65_536
 """Bytes of a command's output that are kept: the head. Hostile output cannot fill our memory."""
@@ -91,6 +92,17 @@ class Sandbox(Protocol):
         """The same of each path, with its own limit, in their order and in one go."""
 
 
+class Copy(Protocol):
+    """A sandbox's files as they were at one moment."""
+
+    def start(self) -> AbstractAsyncContextManager[Sandbox]:
+        """A fresh sandbox of the task with these files, gone with everything in it on exit. Raises SandboxBroken."""
+
+    async def files(self, started: Sandbox) -> tuple[CopiedFiles, Layout]:
+        """What must be kept to have them again; `started` comes from `start` and has not been used. They can be read
+        for as long as the copy lives. Raises SandboxBroken."""
+
+
 class Backend(Protocol):
     name: str
     described: str
@@ -114,6 +126,21 @@ class Backend(Protocol):
     ) -> AbstractAsyncContextManager[None]:
         """While it is open, sandboxes may be prepared for these tasks, which will be started in about this order, so
         many at a time. On exit whatever nobody has used is gone. `told` gets what the user should know, a line each."""
+
+    copies: bool
+    """False: `copied` and `restored` are refused."""
+
+    def copied(
+        self, task: Task, sandbox: Sandbox, *, allow_host_network: bool = False
+    ) -> AbstractAsyncContextManager[Copy]:
+        """A copy of a running sandbox of this backend and task: nobody inside can tell that it was taken, and the
+        sandbox may change or end afterwards. Gone on exit. Raises SandboxBroken when none can be taken."""
+
+    def restored(
+        self, task: Task, files: CopiedFiles, layout: Layout, *, allow_host_network: bool = False
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        """A fresh sandbox of the task with kept files in it. Raises StateUnfit for those of another backend, and what
+        `start` raises."""
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         """Those of a task's `[metadata] requires` ("python>=3.9", "git", ...) that are not inside; cached."""

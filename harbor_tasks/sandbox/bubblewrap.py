@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from harbor_tasks.environment import shared_folder, task_environment
-from harbor_tasks.errors import SandboxBroken, SandboxMissing, TaskRefused
+from harbor_tasks.errors import SandboxBroken, SandboxMissing, StateUnfit, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.requires import missing_inside
 from harbor_tasks.sandbox import Sandbox
 from harbor_tasks.sandbox.binary import bwrap
 from harbor_tasks.sandbox.bwrap_process import Bwrap
+from harbor_tasks.sandbox.copied_files import CopiedFiles, Layout
 from harbor_tasks.sandbox.diagnosis import mend
 from harbor_tasks.sandbox.local import LocalMachine
 from harbor_tasks.sandbox.machine import to_its_end
@@ -61,7 +62,7 @@ class Bubblewrap:
     """The `Backend`. `binary` and `limits` are for those who know better than the defaults."""
 
     name = described = "bubblewrap"
-    isolated = True
+    isolated = copies = True
     warning: str | None = None
 
     def __init__(self, *, binary: Path | None = None, limits: Limits | None = None) -> None:
@@ -85,7 +86,7 @@ class Bubblewrap:
         return self._start(task, allow_host_network)
 
     @asynccontextmanager
-    async def _start(self, task: Task, allow_host_network: bool) -> AsyncIterator[Sandbox]:
+    async def _start(self, task: Task, allow_host_network: bool) -> AsyncIterator["BubblewrapMachine"]:
         planned = plan(task, allow_host_network=allow_host_network)
         async with self._open(planned) as machine:
             machine.notes = planned.notes
@@ -100,6 +101,27 @@ class Bubblewrap:
     ) -> AbstractAsyncContextManager[None]:
         """Nothing is prepared: a start takes milliseconds."""
         return nullcontext()
+
+    @asynccontextmanager
+    async def copied(
+        self, task: Task, sandbox: Sandbox, *, allow_host_network: bool = False
+    ) -> AsyncIterator["FolderCopy"]:
+        if not isinstance(sandbox, BubblewrapMachine):
+            raise SandboxBroken(f"a sandbox of {sandbox.backend} cannot be copied by {self.name}")
+        planned = plan(task, allow_host_network=allow_host_network)
+        with tempfile.TemporaryFile() as stream:
+            await sandbox.copy(planned.folders, stream)
+            yield FolderCopy(stream, Layout(self.name, planned.folders), lambda: self._open(planned), planned.notes)
+
+    @asynccontextmanager
+    async def restored(
+        self, task: Task, files: CopiedFiles, layout: Layout, *, allow_host_network: bool = False
+    ) -> AsyncIterator[Sandbox]:
+        if layout.backend != self.name:
+            raise StateUnfit(f"the state was taken in {layout.backend} and cannot be laid into {self.name}")
+        async with self._start(task, allow_host_network) as machine:
+            await machine.lay(files, layout)
+            yield machine
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [name for name in requires if name not in self._missing]
@@ -205,6 +227,36 @@ class BubblewrapMachine(LocalMachine):
 
     def _driver(self) -> tuple[Sequence[str], Sequence[str]]:
         return [DRIVER, *_PRIVATE], self._limits.options()
+
+
+class FolderCopy:
+    """A `Copy`: all that was in the folders, in a tar."""
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        layout: Layout,
+        open_bare: Callable[[], AbstractAsyncContextManager[BubblewrapMachine]],
+        notes: tuple[str, ...],
+    ) -> None:
+        self._stream, self._layout, self._open_bare, self._notes = stream, layout, open_bare, notes
+        self._read: CopiedFiles | None = None
+
+    @asynccontextmanager
+    async def start(self) -> AsyncIterator[Sandbox]:
+        files = await self._files()
+        async with self._open_bare() as machine:
+            machine.notes = self._notes
+            await machine.lay(files, self._layout)
+            yield machine
+
+    async def files(self, started: Sandbox) -> tuple[CopiedFiles, Layout]:
+        return await self._files(), self._layout
+
+    async def _files(self) -> CopiedFiles:
+        if self._read is None:
+            self._read = await asyncio.to_thread(CopiedFiles.read, self._stream)
+        return self._read
 
 
 async def _take_slot() -> Slot:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import IO
 
 from harbor_tasks.environment import task_environment
-from harbor_tasks.errors import SandboxBroken, SandboxMissing, TaskRefused
+from harbor_tasks.errors import SandboxBroken, SandboxMissing, StateUnfit, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.requires import missing_inside
-from harbor_tasks.sandbox import Sandbox
+from harbor_tasks.sandbox import Copy, Sandbox
+from harbor_tasks.sandbox.copied_files import CopiedFiles, Layout
 from harbor_tasks.sandbox.host_folders import clear, foreign_folder, make_folders, read_marker, take_turn
 from harbor_tasks.sandbox.host_processes import KILL_TIMEOUT_S, MARK, kill_marked
 from harbor_tasks.sandbox.local import LocalMachine, wait
@@ -29,6 +30,8 @@ from harbor_tasks.sandbox.machine import to_its_end
 from harbor_tasks.sandbox.plan import FOLDERS, PATH, Plan
 from harbor_tasks.sandbox.planning import plan
 from harbor_tasks.sandbox.replay import replay
+
+NO_COPY = "the host sandbox is the machine itself, of which there is no copy"
 
 _OURS = ("app", "logs", "tests", "solution")
 _LIMITS = ["-c", "0"]
@@ -38,7 +41,7 @@ class Host:
     """The `Backend` without isolation."""
 
     name = described = "host"
-    isolated = False
+    isolated = copies = False
     warning: str | None = (
         "NO SANDBOX: commands run as root on this machine itself (folders /app, /logs, /tests, /solution). "
         "Only bundled tasks on simulated models are let in. Use it in a container that you can throw away."
@@ -80,6 +83,16 @@ class Host:
     ) -> AbstractAsyncContextManager[None]:
         """Nothing is prepared: a start takes milliseconds."""
         return nullcontext()
+
+    def copied(
+        self, task: Task, sandbox: Sandbox, *, allow_host_network: bool = False
+    ) -> AbstractAsyncContextManager[Copy]:
+        raise SandboxBroken(NO_COPY)
+
+    def restored(
+        self, task: Task, files: CopiedFiles, layout: Layout, *, allow_host_network: bool = False
+    ) -> AbstractAsyncContextManager[Sandbox]:
+        raise StateUnfit(NO_COPY)
 
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         unknown = [name for name in requires if name not in self._missing]

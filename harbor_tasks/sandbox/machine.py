@@ -11,6 +11,7 @@ from typing import IO, Protocol
 from harbor_tasks.errors import SandboxBroken
 from harbor_tasks.sandbox import OUTPUT_LIMIT, Output
 from harbor_tasks.sandbox.archive import SIZE_LIMIT, pack, unpack
+from harbor_tasks.sandbox.copied_files import CopiedFiles, Layout
 from harbor_tasks.sandbox.session import Conversation, Launched, Session
 
 FILES_TIMEOUT_S = 300.0
@@ -49,6 +50,25 @@ _SAVE = """
 cd / && [ -z "$(find "$@" -type d ! -perm -700 -print -quit 2>&1)" ] && exec tar --format=pax -cf - -- "$@"
 """
 _RESTORE = "exec tar -C / --no-same-owner -xpf -"
+# Whoever looks at its files must not find that they were read.
+_COPY = """
+cd / && exec tar --format=pax --atime-preserve=system --hard-dereference -cf - -- "$@"
+"""
+_CHANGED_MEANWHILE = 1
+"""tar's exit code for files that changed or went while they were read: those of processes that still run."""
+# Read from a stream: there may be more paths than a command takes words.
+_EMPTY = """
+while IFS= read -r -d '' path; do
+  case $path in
+    e*)
+      cd "/${path#e}" || continue
+      find . -mindepth 1 -delete 2>/dev/null || { chmod -R u+rwx . && find . -mindepth 1 -delete || exit; }
+      ;;
+    r*) rm -rf -- "/${path#r}" || exit ;;
+  esac
+done
+"""
+_LAY = 'cd / && exec tar "$@" -xpf -'
 _READ = """
 while [ $# -gt 0 ]; do
   size=-1
@@ -82,6 +102,8 @@ class Machine(ABC):
     backend: str
     outputs = "/tmp/fullchain-output"  # noqa: S108 (inside)
     """Where its shells keep long outputs, as seen inside."""
+    _owning: tuple[str, ...] = ("--no-same-owner",)
+    """How tar gives files to their owners where a copy is laid in."""
 
     def __init__(self, workdir: str, env: Mapping[str, str]) -> None:
         self.workdir = workdir
@@ -96,6 +118,10 @@ class Machine(ABC):
     @abstractmethod
     async def _run(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Running:
         """Starts a program of ours in the sandbox, its outputs piped, its input a file from where it stands."""
+
+    async def _run_as_root(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Running:
+        """The same as root inside, who is the one user where there is no other."""
+        return await self._run(argv, env=env, stdin=stdin)
 
     async def shell(self, env: Mapping[str, str] | None = None, user: str | None = None) -> Session:
         return await self._open(self.workdir, env or {}, user, keep=self.outputs)
@@ -147,6 +173,23 @@ class Machine(ABC):
         with open(f"/proc/self/fd/{stream.fileno()}", "rb") as own:  # noqa: ASYNC230
             await self._files(_RESTORE, "/", stdin=own)
 
+    async def copy(self, folders: Sequence[str], stream: IO[bytes]) -> None:
+        """Packs folders at the root into `stream`, rewound, as they are while others work in them; nobody inside can
+        tell. Raises SandboxBroken when a file cannot be read."""
+        code, said = await self._tool(_COPY, *folders, output=stream, limit=SIZE_LIMIT)
+        if code not in (0, _CHANGED_MEANWHILE):
+            raise SandboxBroken(f"its files cannot be copied, perhaps for their own permissions: {said}")
+
+    async def lay(self, files: CopiedFiles, layout: Layout) -> None:
+        """Makes this sandbox, which must be a fresh one of the task, hold the files in place of its own."""
+        with tempfile.TemporaryFile() as cleared, tempfile.TemporaryFile() as stream:
+            words = [*(f"e{path}" for path in layout.emptied), *(f"r{path}" for path in layout.removed)]
+            cleared.write(b"".join(word.encode(errors="surrogateescape") + b"\0" for word in words))
+            cleared.seek(0)
+            await self._files(_EMPTY, "/", stdin=cleared, as_root=True)
+            await asyncio.to_thread(files.write, stream)
+            await self._files(_LAY, *self._owning, stdin=stream, as_root=True)
+
     async def download(self, source: str, target: Path) -> None:
         with tempfile.TemporaryFile() as stream:
             code, said = await self._tool(_OUT, source, output=stream, limit=SIZE_LIMIT)
@@ -193,20 +236,29 @@ class Machine(ABC):
         with await asyncio.to_thread(pack, entries, mode) as stream:
             await self._files(script, *arguments, stdin=stream)
 
-    async def _files(self, script: str, *arguments: str, stdin: IO[bytes]) -> None:
+    async def _files(self, script: str, *arguments: str, stdin: IO[bytes], as_root: bool = False) -> None:
         with tempfile.TemporaryFile() as output:
-            code, said = await self._tool(script, *arguments, stdin=stdin, output=output, limit=OUTPUT_LIMIT)
+            code, said = await self._tool(
+                script, *arguments, stdin=stdin, output=output, limit=OUTPUT_LIMIT, as_root=as_root
+            )
         if code != 0:
             raise SandboxBroken(f"files cannot be put at {arguments[0]}: {said or f'exit code {code}'}")
 
     async def _tool(
-        self, script: str, *arguments: str, stdin: IO[bytes] | None = None, output: IO[bytes], limit: int
+        self,
+        script: str,
+        *arguments: str,
+        stdin: IO[bytes] | None = None,
+        output: IO[bytes],
+        limit: int,
+        as_root: bool = False,
     ) -> tuple[int, str]:
         """Runs a script of ours inside, its output into `output`, rewound. Returns the exit code and its last words.
 
         Raises SandboxBroken when it prints more than `limit` bytes or does not end.
         """
-        running = await self._run(
+        run = self._run_as_root if as_root else self._run
+        running = await run(
             [*_BASH, script, "files", *arguments], env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, stdin=stdin
         )
         errors = asyncio.ensure_future(running.stderr.read(4096))

@@ -10,12 +10,16 @@ root in the engine's user namespace.
 """
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
-from harbor_tasks.errors import SandboxBroken, TaskRefused
+from harbor_tasks.errors import SandboxBroken, StateUnfit, TaskRefused
 from harbor_tasks.format import Task
 from harbor_tasks.sandbox import Sandbox
+from harbor_tasks.sandbox.copied_files import CopiedFiles, Layout
+from harbor_tasks.sandbox.docker.container import DockerMachine
+from harbor_tasks.sandbox.docker.copies import ImageCopy, committed
 from harbor_tasks.sandbox.docker.engine import Engine, find
 from harbor_tasks.sandbox.docker.images import Image, Images
 from harbor_tasks.sandbox.docker.leftovers import counted, reap
@@ -30,7 +34,7 @@ class Docker:
 
     name = "docker"
     described = "docker"
-    isolated = True
+    isolated = copies = True
     warning: str | None = None
 
     def __init__(self, *, runtime: str | None = None) -> None:
@@ -82,6 +86,27 @@ class Docker:
         except (TaskRefused, SandboxBroken) as error:
             return str(error)
 
+    @asynccontextmanager
+    async def copied(
+        self, task: Task, sandbox: Sandbox, *, allow_host_network: bool = False
+    ) -> AsyncIterator["ImageCopy"]:
+        if not isinstance(sandbox, DockerMachine):
+            raise SandboxBroken(f"a sandbox of {sandbox.backend} cannot be copied by {self.name}")
+        engine, _, _ = await self._engine()
+        async with committed(engine, sandbox) as (image, layout, paths):
+            with tempfile.TemporaryFile() as stream:
+                yield ImageCopy(lambda: self._of(task, image), layout, paths, stream)
+
+    @asynccontextmanager
+    async def restored(
+        self, task: Task, files: CopiedFiles, layout: Layout, *, allow_host_network: bool = False
+    ) -> AsyncIterator[Sandbox]:
+        if layout.backend != self.name:
+            raise StateUnfit(f"the state was taken in {layout.backend} and cannot be laid into {self.name}")
+        async with self._start(task) as machine:
+            await machine.lay(files, layout)
+            yield machine
+
     async def missing(self, requires: tuple[str, ...]) -> tuple[str, ...]:
         """Nothing: what a task requires is in its own image, or its author has left it out."""
         return ()
@@ -96,7 +121,16 @@ class Docker:
             return self._found
 
     @asynccontextmanager
-    async def _start(self, task: Task) -> AsyncIterator[Sandbox]:
+    async def _of(self, task: Task, image: Image) -> AsyncIterator[DockerMachine]:
+        """One that is made of another image than the task's own."""
+        _, _, provision = await self._engine()
+        with self._pool.counted(task) if self._pool is not None else nullcontext():
+            prepared = await provision.prepared(task, image=image)
+            async with prepared.ends:
+                yield prepared.machine
+
+    @asynccontextmanager
+    async def _start(self, task: Task) -> AsyncIterator[DockerMachine]:
         _, _, provision = await self._engine()
         if self._pool is not None:
             async with self._pool.lease(task) as machine:

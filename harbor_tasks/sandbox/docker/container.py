@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,10 +10,11 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from harbor_tasks.errors import SandboxBroken, SandboxMissing, SandboxSpoiled
+from harbor_tasks.sandbox.archive import SIZE_LIMIT
 from harbor_tasks.sandbox.docker.engine import Engine
 from harbor_tasks.sandbox.docker.exec import Exec
 from harbor_tasks.sandbox.docker.images import Image
-from harbor_tasks.sandbox.docker.scripts import BASH, BEGIN, CLEAN, FIRST, LIMITS
+from harbor_tasks.sandbox.docker.scripts import BASH, BEGIN, CLEAN, COPY_PATHS, FIRST, LIMITS
 from harbor_tasks.sandbox.docker.settings import SHELLS, Settings
 from harbor_tasks.sandbox.docker.streams import attach, hear, start_exec
 from harbor_tasks.sandbox.docker.survivors import END, processes
@@ -46,10 +48,12 @@ class DockerMachine(Machine):
     """Commands run as the image's user, and so do the tools that move files: what they bring is its own."""
 
     backend = "docker"
+    _owning = ("--same-owner", "--numeric-owner")
 
     def __init__(self, engine: Engine, container: str, image: Image, workdir: str, env: Mapping[str, str]) -> None:
         super().__init__(workdir, env)
         self.container = container
+        self.image = image
         self._engine = engine
         self._user = image.user
         self._shells = 0
@@ -114,6 +118,21 @@ class DockerMachine(Machine):
 
     async def _run(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Exec:
         return await self._started(argv, env=env, user=self._user or _ROOT, stdin=stdin)
+
+    async def _run_as_root(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: IO[bytes] | None) -> Exec:
+        return await self._started(argv, env=env, user=_ROOT, stdin=stdin)
+
+    async def copy_paths(self, folders: Sequence[str], paths: Sequence[str], stream: IO[bytes]) -> None:
+        """Packs into `stream`, rewound, these folders whole and of these paths what is there, without what is in them.
+        Raises SandboxBroken."""
+        with tempfile.TemporaryFile() as listed:
+            listed.write(b"".join(path.encode(errors="surrogateescape") + b"\0" for path in paths))
+            listed.seek(0)
+            code, said = await self._tool(
+                COPY_PATHS, *folders, stdin=listed, output=stream, limit=SIZE_LIMIT, as_root=True
+            )
+        if code not in (0, 1):
+            raise SandboxBroken(f"its files cannot be copied: {said}")
 
     async def _started(
         self, argv: Sequence[str], *, env: Mapping[str, str], user: str, stdin: IO[bytes] | None = None

@@ -15,20 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from harbor_tasks.errors import SandboxBroken
 from harbor_tasks.sandbox.docker.engine import Engine
 from harbor_tasks.sandbox.docker.owners import Owner, read
-from harbor_tasks.sandbox.docker.settings import LABEL
+from harbor_tasks.sandbox.docker.settings import COPIES, LABEL
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-Kind = Literal["container", "network", "volume"]
+Kind = Literal["container", "network", "volume", "image"]
 Standing = Literal["in use", "leftover", "elsewhere"]
 """`elsewhere`: of another machine, or of nobody that could be read from its label."""
 
-KINDS: tuple[Kind, ...] = ("container", "network", "volume")
-"""In the order in which they can go: a network, a volume is held by a container."""
+KINDS: tuple[Kind, ...] = ("container", "network", "volume", "image")
+"""In the order in which they can go: a network, a volume, an image is held by a container."""
 
 _OWNER = f"{LABEL}.owner"
 _NAME = re.compile(r"fullchain-([0-9a-f]{16})")
+_COPY = re.compile(rf"{COPIES}:[0-9a-f]{{16}}")
 _STOPPED = ("exited", "dead")
 _AT_ONCE = 8
 _ROUNDS = 5
@@ -56,9 +57,9 @@ class Removed:
 
 
 def counted(chosen: Iterable[Thing]) -> str:
-    """1 container, 0 networks, 2 volumes."""
+    """1 container, 0 networks, 2 volumes; images, of copied states, where there are any."""
     kinds = [thing.kind for thing in chosen]
-    numbers = [(kind, kinds.count(kind)) for kind in KINDS]
+    numbers = [(kind, kinds.count(kind)) for kind in KINDS if kind != "image" or kind in kinds]
     return ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for kind, number in numbers)
 
 
@@ -122,6 +123,12 @@ def _list(api: "APIClient", *, local: bool) -> list[Thing]:
         found.append(_thing("network", each["Id"], each["Name"], each.get("Labels") or {}, after_boot=local))
     for each in api.volumes(filters=filters).get("Volumes") or ():
         found.append(_thing("volume", each["Name"], each["Name"], each.get("Labels") or {}, after_boot=local))
+    for each in api.images(filters=filters):
+        labels = each.get("Labels") or {}
+        name = f"{COPIES}:{labels.get(f'{LABEL}.trial')}"
+        # As with containers: the label of an image that somebody made of ours says as much, its name does not.
+        if _COPY.fullmatch(name) and name in (each.get("RepoTags") or ()):
+            found.append(_thing("image", name, name, labels, after_boot=local))
     return found
 
 
@@ -147,6 +154,8 @@ def _remove(thing: Thing, api: "APIClient") -> bool:
             api.remove_container(thing.id, force=True, v=True)
         elif thing.kind == "network":
             api.remove_network(thing.id)
+        elif thing.kind == "image":
+            api.remove_image(thing.id, force=True)
         else:
             api.remove_volume(thing.id)
     except APIError as error:

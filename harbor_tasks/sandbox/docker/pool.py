@@ -6,8 +6,8 @@ how many trials run at a time, and by memory: those in use and those ready, each
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,12 +74,18 @@ class Pool:
 
         Raises what `Provision.prepared` does. What was refused once is not tried again.
         """
-        needs = _needs_mb(task)
-        self._in_use_mb += needs
-        try:
+        with self.counted(task):
             prepared = await self._taken(task)
             async with prepared.ends:
                 yield prepared.machine
+
+    @contextmanager
+    def counted(self, task: Task) -> Iterator[None]:
+        """While it is open a sandbox of this task is in use, and what it may take is not there for others."""
+        needs = _needs_mb(task)
+        self._in_use_mb += needs
+        try:
+            yield
         finally:
             self._in_use_mb -= needs
             self._changed.set()

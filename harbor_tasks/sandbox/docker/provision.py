@@ -60,8 +60,9 @@ class Provision:
         except TaskRefused as error:
             raise TaskRefused(f"task {task.name}: {error}") from error
 
-    async def prepared(self, task: Task, *, ahead: bool = False) -> Prepared:
+    async def prepared(self, task: Task, *, ahead: bool = False, image: Image | None = None) -> Prepared:
         """`ahead`: nobody waits for it yet, so that the agent's shell is begun as well, where it is the image's user's.
+        `image`: another than the task's own.
 
         Raises TaskRefused, SandboxMissing for a runtime that is not there, and SandboxBroken when no try has brought
         a container; none of the tries leaves one."""
@@ -69,7 +70,7 @@ class Provision:
             raise TaskRefused(f"task {task.name}: not supported: {'; '.join(unsupported)}")
         # What needs no image is refused before one is made.
         self._settings(task)
-        image = await self.image(task)
+        image = image or await self.image(task)
         retrying = AsyncRetrying(
             stop=stop_after_attempt(TRIES),
             wait=wait_exponential_jitter(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S, jitter=JITTER_S),

@@ -36,3 +36,15 @@ exec sleep "$3" </dev/null >/dev/null 2>&1
 """
 """What the container begins with, in place of a command that would have to be started in it; again after a restart,
 when the folders are there and {SHELLS} is mounted anew."""
+
+COPY_PATHS = """
+cd / || exit
+list() {
+  while IFS= read -r -d '' path; do
+    if [ -e "$path" ] || [ -L "$path" ]; then printf '%s\\0' "$path"; fi
+  done
+  [ $# -eq 0 ] || find "$@" -print0
+}
+list "$@" | tar --format=pax --hard-dereference --no-recursion --null --verbatim-files-from -T - -cf -
+"""
+"""Paths relative to the root come by stdin, each with a NUL at its end; the folders that are words go whole."""

@@ -15,6 +15,8 @@ from harbor_tasks.sandbox.docker.watcher import WATCHED
 
 LABEL = "fullchain"
 """Its value is the version that started the container: leftovers are found by it."""
+COPIES = "fullchain-copy"
+"""The repository of images that are copies of running containers, each tagged with its own `trial` label."""
 PROCESSES = 1024
 RUNTIME = "FULLCHAIN_DOCKER_RUNTIME"
 """Names another of the engine's runtimes than its default: runsc (gVisor), kata-runtime, ..."""
