@@ -48,6 +48,9 @@ def arm_parts(
         "seed": spec.seed,
         "prices_at": spec.prices_at.astimezone(UTC).isoformat() if spec.prices_at else None,
     }
+    if spec.shadow_verify:
+        # Newer than stored plans: it stands in those that ask for it.
+        parts["shadow_verify"] = True
     if simulated:
         parts |= {
             "virtual_epoch": spec.virtual_epoch.astimezone(UTC).isoformat(),

@@ -24,6 +24,7 @@ from experiments.spec import NAME, SANDBOXES, ArmSpec, SpecFile, read_spec
 from experiments.spec_mistakes import near
 from harbor_tasks.errors import TaskInvalid
 from harbor_tasks.format import Task, bundled_tasks, load_tasks
+from harbor_tasks.sandbox.host import NO_COPY
 
 if TYPE_CHECKING:
     from agents.registry import ModelEntry
@@ -95,6 +96,8 @@ def load(
     served = simulator_url is not None
     if spec.sandbox == "host" and (reason := host_refusal(simulated=simulated, served=served, tasks=tasks)):
         raise file.error(("sandbox",), f"the host sandbox isolates nothing and is refused {reason}; use bubblewrap")
+    if spec.sandbox == "host" and spec.shadow_verify:
+        raise file.error(("shadow_verify",), f"{NO_COPY}; use bubblewrap or docker, or leave it out")
     try:
         prices = PriceBook([file.folder / each for each in spec.prices])
     except PriceFileError as error:

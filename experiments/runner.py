@@ -26,11 +26,13 @@ from experiments.heap import settled_heap
 from experiments.interrupts import interruptible
 from experiments.plan import PlannedTrial
 from experiments.run_lock import run_lock
+from experiments.shadow import Shadowing
 from experiments.standing import Standing, pilot_block, spent_so_far, standing
 from experiments.store.ledger import ModelFacts
 from experiments.store.publishing import published
 from experiments.store.reader import Reader
 from experiments.store.recording import Recording
+from experiments.store.state_folder import StateFolder
 from experiments.store.store import Store
 from experiments.trial import Bench, Ended, run_trial
 from harbor_tasks.errors import TaskRefused
@@ -169,6 +171,11 @@ class _Run:
         )
         if backend.warning:
             self.watch.warns(backend.warning)
+        if self.experiment.spec.shadow_verify and not backend.copies:
+            raise SpecError(
+                f"{self.experiment.path}: shadow_verify: no sandbox of which a copy could be taken starts on this "
+                "machine; run it where Docker or bubblewrap can start, or leave it out"
+            )
         if not backend.isolated:
             served = self.simulator_url is not None
             reason = host_refusal(simulated=experiment.simulated, served=served, tasks=experiment.tasks)
@@ -225,7 +232,13 @@ class _Run:
             if self.publish is not None:
                 await stack.enter_async_context(published(self.database, self.publish, self.watch.warns))
             bench = Bench(
-                self.experiment, backend, recording.journal, http, self.report.budget, self.allow_host_network
+                self.experiment,
+                backend,
+                recording.journal,
+                http,
+                self.report.budget,
+                self.allow_host_network,
+                await asyncio.to_thread(self._shadowing),
             )
             try:
                 async with asyncio.TaskGroup() as group:
@@ -262,6 +275,12 @@ class _Run:
         if not self.report.out_of_money:
             self.report.out_of_money = True
             self.watch.out_of_money()
+
+    def _shadowing(self) -> Shadowing:
+        """What killed runs were keeping is removed."""
+        spec, states = self.experiment.spec, StateFolder(self.database)
+        states.sweep()
+        return Shadowing(spec.shadow_verify, states if spec.keep_states else None)
 
     def _simulator(self) -> "tuple[ASGIApp | None, Path | None]":
         """The provider in this process, and its bill; nothing when models are real or the simulator is served."""

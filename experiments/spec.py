@@ -32,6 +32,7 @@ SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
 
 Name = Annotated[str, Field(pattern=rf"^{NAME.pattern}$")]
 Pattern = Annotated[str, Field(min_length=1, max_length=500)]
+Switch = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]
 TokenCount = Annotated[int, Field(ge=1, le=1_000_000_000_000, strict=True)]
 YEARS = (2000, 2100)
@@ -144,7 +145,8 @@ class Spec(_Part):
     """`tasks` holds "bundled", "bundled/<name>" or paths relative to the spec file, as are the further registry (YAML)
     and price (TOML) files in `models` and `prices`. `prices_at` fixes the price of every call to one moment; without
     it a call is priced at its own time. `budget_usd` is what the experiment may spend over all its runs; real models
-    that cost money need one."""
+    that cost money need one. `shadow_verify`: what a reviewer judges is verified on a copy, so that the truth of its
+    verdict is known. `keep_states`: what a reviewer judges is kept as an archive beside the database."""
 
     name: Name
     description: str = ""
@@ -159,6 +161,8 @@ class Spec(_Part):
     virtual_epoch: Moment = DEFAULT_EPOCH
     prices_at: Moment | None = None
     budget_usd: Dollars | None = None
+    shadow_verify: Switch = False
+    keep_states: Switch = True
     models: list[str] = []
     prices: list[str] = []
 

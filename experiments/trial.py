@@ -9,7 +9,7 @@ import secrets
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +27,7 @@ from experiments.errors import StoreError
 from experiments.experiment import Arm, Experiment
 from experiments.guard import Ceiling, guard_of
 from experiments.plan import PlannedTrial
+from experiments.shadow import Shadow, Shadowing
 from experiments.spend import SpendingBook
 from experiments.store.trial import Lines, TrialJournal
 from harbor_tasks.errors import SandboxBroken, SandboxSpoiled, StorageExceeded, TaskRefused
@@ -60,6 +61,7 @@ class Bench:
     http: "httpx2.AsyncClient"
     budget: Budget | None = None
     allow_host_network: bool = False
+    shadowing: Shadowing = field(default_factory=Shadowing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,23 @@ class _Attempt:
             self._waited_for_money,
             self.guard,
         )
+        self.shadow = Shadow(
+            bench.shadowing,
+            bench.backend,
+            self.task,
+            self.book,
+            self.clock,
+            pass_threshold=float(experiment.spec.pass_threshold),
+            stands_still=experiment.simulated,
+            allow_host_network=bench.allow_host_network,
+        )
         self.changed: bool | None = None
 
     async def run(self) -> Ended:
         started = False
         try:
-            async with self.bench.backend.start(self.task, allow_host_network=self.bench.allow_host_network) as sandbox:
+            network = self.bench.allow_host_network
+            async with self.shadow.open(), self.bench.backend.start(self.task, allow_host_network=network) as sandbox:
                 await self._started(sandbox.backend, sandbox.notes)
                 started = True
                 ended_by = await self._play(sandbox)
@@ -155,7 +168,7 @@ class _Attempt:
                 diff = None
                 if self.arm.topology.diffs:
                     diff = (await stack.enter_async_context(Changes.since_now(sandbox))).diff
-                ended_by = await self._act(shell, diff)
+                ended_by = await self._act(sandbox, shell, diff)
         finally:
             # Before verification no process of the agent may be left: it could rewrite the reward.
             await shell.close()
@@ -163,7 +176,7 @@ class _Attempt:
         self.changed = None if before is None or after is None else before != after
         return ended_by
 
-    async def _act(self, shell: Shell, diff: Callable[[], Awaitable[str]] | None) -> str:
+    async def _act(self, sandbox: Sandbox, shell: Shell, diff: Callable[[], Awaitable[str]] | None) -> str:
         import topologies
 
         # Between two visits nobody works, and yet time must stand still: the graph's own lane sees to that.
@@ -183,8 +196,10 @@ class _Attempt:
                 guard=self.guard,
             )
             topology = self.arm.topology
-            roles = hire(topology.roles_for(self.arm.parameters), self.arm.roles, seat, prompt_of=topology.prompt)
-            stage = topologies.Stage(roles, self.arm.parameters, self.task.instruction, self.clock.expect)
+            designs = topology.roles_for(self.arm.parameters)
+            roles = hire(designs, self.arm.roles, seat, prompt_of=topology.prompt)
+            players = self.shadow.watching(sandbox, designs, roles)
+            stage = topologies.Stage(players, self.arm.parameters, self.task.instruction, self.clock.expect)
             if diff is not None:
                 stage = replace(stage, diff=diff)
             try:

@@ -24,9 +24,7 @@ async def verify_state(task: Task, archive: Path, backend: Backend, *, allow_hos
         opening.add_done_callback(_close)
         raise
     try:
-        async with backend.restored(
-            task, state.files, state.layout, allow_host_network=allow_host_network
-        ) as sandbox:
+        async with backend.restored(task, state.files, state.layout, allow_host_network=allow_host_network) as sandbox:
             return await verify(task, sandbox)
     finally:
         state.close()

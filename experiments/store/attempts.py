@@ -13,7 +13,7 @@ from experiments.store.handed import fill_handed_tokens
 from experiments.store.journal import Event
 from experiments.store.ledger import Facts, explain_calls
 from experiments.store.lifetimes import fill_lifetimes
-from experiments.store.reviews import review_row
+from experiments.store.reviews import Copies, review_row
 from experiments.store.rows import Row, Rows
 
 DIED = "the process died before the attempt ended"
@@ -42,6 +42,7 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
     messages: dict[object, Row] = {}
     roles: dict[object, Row] = {}
     attempt: Row = {}
+    copies = Copies()
     over = not alive
     for event in events:
         match event["kind"]:
@@ -72,6 +73,9 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
                 if "review" in event:
                     number = 1 + len(rows["reviews"])
                     rows["reviews"].append(review_row(event, number, rows["handovers"], calls))
+                    copies.judged(rows["reviews"][-1])
+            case "review_copied" | "review_truth" | "state_kept":
+                copies.hear(event)
             case "reward":
                 rows["rewards"] = [{**_own(event), **reward} for reward in _rewards(event["rewards"])]
                 attempt |= {"verifier_output": event["output"], "verifier_seconds": event["seconds"]}
@@ -82,6 +86,7 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
                 raise ValueError(f"unknown journal event {kind!r}")
     if over and not attempt.get("ended_by"):
         attempt |= {**_own(events[0]), **_died(events)}
+    rows["states"] = copies.settle()
     for call in calls.values():
         if over and call["outcome"] is None:
             call["outcome"] = "lost"

@@ -224,8 +224,11 @@ def _tables(connection: "DuckDBPyConnection", path: Path) -> tuple[str, ...]:
             connection.execute(f"CREATE VIEW {table} AS SELECT * FROM store.{table}")  # noqa: S608
             continue
         _create_live(connection, table, rows[table], types)
+        # Several attempts may have kept the same state: what is merged names the first.
+        once = "QUALIFY row_number() OVER (PARTITION BY hash ORDER BY stored_at) = 1" if table == "states" else ""
         connection.execute(
-            f"CREATE VIEW {table} AS SELECT * FROM store.{table} UNION ALL BY NAME SELECT * FROM live.{table}"  # noqa: S608
+            f"CREATE VIEW {table} AS SELECT * FROM "  # noqa: S608
+            f"(SELECT * FROM store.{table} UNION ALL BY NAME SELECT * FROM live.{table}) {once}"
         )
     if trials:
         _settle(connection, trials)

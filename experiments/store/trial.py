@@ -123,6 +123,32 @@ class TrialJournal:
             reason=ended_by,
         )  # fmt: skip
 
+    def review_copied(
+        self, *, number: int, role: str, at: datetime, seconds: float, fault: str | None, verify: bool, keep: bool
+    ) -> None:
+        """The `number`-th copy of the attempt was taken for a role that is about to judge; `fault` says why not. It is
+        to be verified, and kept. `seconds` it took on the wall clock."""
+        self._note(
+            "review_copied", number=number, role=role, at=at, seconds=seconds, fault=fault, verify=verify, keep=keep
+        )
+
+    def review_truth(
+        self, *, number: int, reward: float | None, passed: bool | None, unscored_reason: str | None,
+        seconds: float | None,
+    ) -> None:  # fmt: skip
+        """What the verifier said of that copy."""
+        self._note(
+            "review_truth", number=number, reward=reward, passed=passed, unscored_reason=unscored_reason,
+            seconds=seconds,
+        )  # fmt: skip
+
+    def state_kept(
+        self, *, number: int, stored_at: datetime, hash: str | None = None, size: int | None = None,
+        format: str | None = None, fault: str | None = None,
+    ) -> None:  # fmt: skip
+        """Where that copy is kept, or why it is not; `size` of the archive in bytes."""
+        self._note("state_kept", number=number, stored_at=stored_at, hash=hash, size=size, format=format, fault=fault)
+
     def _event(self, kind: str, values: Mapping[str, object]) -> Event:
         return {"kind": kind, "trial_id": self.trial_id, "attempt": self.attempt, **values}
 

@@ -54,6 +54,8 @@ _RESTORE = "exec tar -C / --no-same-owner -xpf -"
 _COPY = """
 cd / && exec tar --format=pax --atime-preserve=system --hard-dereference -cf - -- "$@"
 """
+_NO_NEWS = "due to previous errors"
+"""How tar's last line ends, whatever went wrong."""
 _CHANGED_MEANWHILE = 1
 """tar's exit code for files that changed or went while they were read: those of processes that still run."""
 # Read from a stream: there may be more paths than a command takes words.
@@ -280,7 +282,8 @@ class Machine(ABC):
                 await errors
             await running.kill()
         output.seek(0)
-        return code, said[-1] if said else ""
+        told = [line for line in said if not line.endswith(_NO_NEWS)]
+        return code, told[-1] if told else ""
 
 
 def _one_read(stream: IO[bytes], path: str, limit: int) -> bytes | None:

@@ -19,6 +19,7 @@ MIGRATIONS = (
     "0003_settlements",
     "0004_reviews",
     "0005_refused_commands",
+    "0006_states",
     "0007_handover_record",
     "0008_rewrites",
 )

@@ -125,7 +125,7 @@ class Docker:
         """One that is made of another image than the task's own."""
         _, _, provision = await self._engine()
         with self._pool.counted(task) if self._pool is not None else nullcontext():
-            prepared = await provision.prepared(task, image=image)
+            prepared = await provision.of_image(task, image)
             async with prepared.ends:
                 yield prepared.machine
 

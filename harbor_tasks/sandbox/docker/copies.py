@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
 MOST_PATHS = 50_000
 """Changed paths, beyond which a state is not kept."""
-_MADE_BY_THE_ENGINE = ("dev", "proc", "sys", ".dockerenv", "etc/hosts", "etc/hostname", "etc/resolv.conf")
+_MADE_BY_THE_ENGINE = (
+    "dev",
+    "proc",
+    "sys",
+    ".dockerenv",
+    "etc/hosts",
+    "etc/hostname",
+    "etc/resolv.conf",
+    "sbin/docker-init",
+    "usr/sbin/docker-init",
+)
 _OURS = (SHELLS.strip("/"), OUTPUTS.strip("/"))
 _SYSTEM = ("", "bin", "boot", "etc", "lib", "lib64", "run", "sbin", "usr", "var")
 _DELETED = 2
@@ -39,9 +49,17 @@ async def committed(engine: Engine, machine: DockerMachine) -> AsyncIterator[tup
     if volumes:
         raise SandboxBroken(f"the image has volumes ({', '.join(volumes)[:200]}), which a copy would leave out")
     token = secrets.token_hex(8)
-    making = asyncio.ensure_future(engine.call(lambda api: _commit(api, machine.container, token)))
+    # Side by side: each walks the whole layer, and whoever is copied waits for both.
+    making = asyncio.gather(
+        engine.call(lambda api: _commit(api, machine.container, token)),
+        engine.call(lambda api: _changes(api, machine.container)),
+        return_exceptions=True,
+    )
     try:
         made, changes = await asyncio.shield(making)
+        for each in (made, changes):
+            if isinstance(each, BaseException):
+                raise each
     except BaseException:
         await to_its_end(_undo(engine, token, making))
         raise
@@ -76,11 +94,14 @@ class ImageCopy:
         return await asyncio.to_thread(CopiedFiles.read, self._stream), self._layout
 
 
-def _commit(api: "APIClient", container: str, token: str) -> tuple[str, list[dict[str, Any]]]:
-    made = api.commit(
-        container, repository=COPIES, tag=token, pause=False, changes=[f"LABEL {LABEL}.trial={token}"]
-    )  # fmt: skip
-    return str(made["Id"]), api.diff(container) or []
+def _commit(api: "APIClient", container: str, token: str) -> str:
+    label = f"LABEL {LABEL}.trial={token}"
+    made = api.commit(container, repository=COPIES, tag=token, pause=False, changes=[label])
+    return str(made["Id"])
+
+
+def _changes(api: "APIClient", container: str) -> list[dict[str, Any]]:
+    return list(api.diff(container) or ())
 
 
 def _layout(changes: Iterable[dict[str, Any]], workdir: str) -> tuple[Layout, tuple[str, ...]]:
@@ -100,8 +121,7 @@ def _layout(changes: Iterable[dict[str, Any]], workdir: str) -> tuple[Layout, tu
 
 async def _undo(engine: Engine, token: str, making: "asyncio.Future[Any]") -> None:
     """A thread cannot be cancelled: what it makes is removed once it is made."""
-    with contextlib.suppress(SandboxBroken):
-        await making
+    await making
     await _remove(engine, token)
 
 

@@ -60,9 +60,8 @@ class Provision:
         except TaskRefused as error:
             raise TaskRefused(f"task {task.name}: {error}") from error
 
-    async def prepared(self, task: Task, *, ahead: bool = False, image: Image | None = None) -> Prepared:
+    async def prepared(self, task: Task, *, ahead: bool = False) -> Prepared:
         """`ahead`: nobody waits for it yet, so that the agent's shell is begun as well, where it is the image's user's.
-        `image`: another than the task's own.
 
         Raises TaskRefused, SandboxMissing for a runtime that is not there, and SandboxBroken when no try has brought
         a container; none of the tries leaves one."""
@@ -70,7 +69,10 @@ class Provision:
             raise TaskRefused(f"task {task.name}: not supported: {'; '.join(unsupported)}")
         # What needs no image is refused before one is made.
         self._settings(task)
-        image = image or await self.image(task)
+        return await self.of_image(task, await self.image(task), ahead=ahead)
+
+    async def of_image(self, task: Task, image: Image, *, ahead: bool = False) -> Prepared:
+        """The same of another image than the task's own."""
         retrying = AsyncRetrying(
             stop=stop_after_attempt(TRIES),
             wait=wait_exponential_jitter(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S, jitter=JITTER_S),
