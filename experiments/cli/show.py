@@ -111,9 +111,10 @@ def _events(reader: "Reader", trial: Line) -> list[Line]:
     handovers = _lines(
         reader,
         "SELECT 'handover' AS event, handovers.*, from_role AS role, "
-        "date_diff('microsecond', started_at, handed_at) / 1e6 AS at_s, verdict, confidence, findings, truth "
+        "date_diff('microsecond', started_at, handed_at) / 1e6 AS at_s, "
+        "verdict, confidence, findings, truth, truth_reason "
         "FROM handovers JOIN attempts USING (trial_id, attempt) LEFT JOIN (SELECT trial_id, attempt, handover AS seq, "
-        "verdict, confidence, findings, truth FROM reviews) AS reviews USING (trial_id, attempt, seq) "
+        "verdict, confidence, findings, truth, truth_reason FROM reviews) AS reviews USING (trial_id, attempt, seq) "
         "WHERE trial_id = ? AND attempt = ?",
         attempt,
     )
@@ -239,7 +240,11 @@ def _verdict(review: Line) -> str:
 
     from experiments.cli.terminal import one_line
 
-    truth = "" if review["truth"] is None else f", the work was {'right' if review['truth'] else 'wrong'}"
+    truth = ""
+    if review["truth"] is not None:
+        truth = f"; the work was {'right' if review['truth'] else 'wrong'}"
+    elif review["truth_reason"] is not None:
+        truth = f"; whether the work was right is not known: {one_line(review['truth_reason'], WHAT_WIDTH)}"
     lines = [f"{one_line(review['verdict'])}, confidence {review['confidence']:.2f}{truth}"]
     for finding in json.loads(review["findings"]):
         place = finding["file"] if finding["line"] is None else f"{finding['file']}:{finding['line']}"

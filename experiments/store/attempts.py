@@ -86,7 +86,7 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
                 raise ValueError(f"unknown journal event {kind!r}")
     if over and not attempt.get("ended_by"):
         attempt |= {**_own(events[0]), **_died(events)}
-    rows["states"] = copies.settle()
+    rows["states"] = copies.settle(over=over)
     for call in calls.values():
         if over and call["outcome"] is None:
             call["outcome"] = "lost"

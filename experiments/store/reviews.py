@@ -62,10 +62,10 @@ class Copies:
         if number is not None:
             self._reviews[number] = review
 
-    def settle(self) -> list[Row]:
-        """Fills the reviews in. Returns the rows of `states`."""
+    def settle(self, *, over: bool) -> list[Row]:
+        """Fills the reviews in. Returns the rows of `states`. `over`: nothing more will come."""
         for number, review in self._reviews.items():
-            review.update(self._told(number))
+            review.update(self._told(number, ENDED_BEFORE if over else None))
         found: dict[object, Row] = {}
         for number, event in self._states.items():
             if event["hash"] is not None:
@@ -80,18 +80,18 @@ class Copies:
                 )
         return list(found.values())
 
-    def _told(self, number: object) -> Row:
+    def _told(self, number: object, otherwise: str | None) -> Row:
         copied, truth, state = self._copied[number], self._truths.get(number), self._states.get(number)
         row: Row = dict.fromkeys(_OF_COPIES) | {"copy_seconds": copied["seconds"]}
         if truth is not None:
             row |= {"truth": truth["passed"], "truth_reward": truth["reward"], "truth_seconds": truth["seconds"]}
             row["truth_reason"] = truth["unscored_reason"]
         elif copied["verify"]:
-            row["truth_reason"] = copied["fault"] or ENDED_BEFORE
+            row["truth_reason"] = copied["fault"] or otherwise
         if state is not None:
             row |= {"state": state["hash"], "state_reason": state["fault"]}
         elif copied["keep"]:
-            row["state_reason"] = copied["fault"] or ENDED_BEFORE
+            row["state_reason"] = copied["fault"] or otherwise
         return row
 
 

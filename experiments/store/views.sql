@@ -266,6 +266,36 @@ LEFT JOIN charged USING (experiment, arm)
 LEFT JOIN (SELECT experiment, name AS arm, position FROM arms) AS arms USING (experiment, arm)
 ORDER BY experiment, arms.position;
 
+-- How well reviewers judge, by role and model, over final attempts: counted where the truth is known. caught: wrong work
+-- that was rejected; missed: wrong work that was approved; false_rejects: right work that was rejected. A rate is null
+-- where there is nothing to count.
+CREATE OR REPLACE VIEW reviewer_quality AS
+SELECT
+    *,
+    caught / nullif(wrong, 0) AS recall,
+    missed / nullif(wrong, 0) AS miss_rate,
+    false_rejects / nullif("right", 0) AS false_reject_rate
+FROM (
+    SELECT
+        trials.experiment,
+        trials.arm,
+        reviews.role,
+        calls.model,
+        count(*) AS reviews,
+        count(reviews.truth) AS truths,
+        count(*) FILTER (WHERE NOT reviews.truth) AS wrong,
+        count(*) FILTER (WHERE NOT reviews.truth AND verdict = 'reject') AS caught,
+        count(*) FILTER (WHERE NOT reviews.truth AND verdict != 'reject') AS missed,
+        count(*) FILTER (WHERE reviews.truth) AS "right",
+        count(*) FILTER (WHERE reviews.truth AND verdict = 'reject') AS false_rejects,
+        bool_or(trials.simulated) AS simulated
+    FROM reviews
+    JOIN trials ON trials.id = reviews.trial_id AND trials.final_attempt = reviews.attempt
+    JOIN calls ON calls.key = reviews.call
+    GROUP BY trials.experiment, trials.arm, reviews.role, calls.model
+)
+ORDER BY experiment, arm, role, model;
+
 CREATE OR REPLACE VIEW call_timeline AS
 SELECT
     calls.trial_id,

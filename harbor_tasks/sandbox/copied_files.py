@@ -1,5 +1,6 @@
 """A sandbox's files as they were at one moment: a tar that was made inside, hostile, and never unpacked on the host."""
 
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from harbor_tasks.sandbox.archive import COUNT_LIMIT, SIZE_LIMIT
 
 LONGEST = 4096
 """Bytes of a path, or of what a link says: no system takes longer ones."""
+
+_SECONDS = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,20})?")
 
 Kind = Literal["directory", "file", "link"]
 
@@ -31,23 +34,25 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`path` is relative to the root; `size` and `offset` are of a file's bytes in the stream, `says` is where a link
-    leads."""
+    """`path` is relative to the root, `modified` in seconds as exact as they were told; `size` and `offset` are of a
+    file's bytes in the stream, `says` is where a link leads."""
 
     path: str
     kind: Kind
     mode: int
     uid: int
     gid: int
-    modified: float
+    modified: str
     size: int = 0
     offset: int = 0
     says: str = ""
 
-    def header(self, path: str, mode: int, modified: float) -> tarfile.TarInfo:
+    def header(self, path: str, mode: int, modified: str) -> tarfile.TarInfo:
         made = tarfile.TarInfo(path)
         made.type = {"directory": tarfile.DIRTYPE, "file": tarfile.REGTYPE, "link": tarfile.SYMTYPE}[self.kind]
-        made.mode, made.uid, made.gid, made.mtime = mode, self.uid, self.gid, modified
+        made.mode, made.uid, made.gid, made.mtime = mode, self.uid, self.gid, int(float(modified))
+        if "." in modified:
+            made.pax_headers = {"mtime": modified}
         made.size, made.linkname = self.size, self.says
         return made
 
@@ -156,7 +161,10 @@ def _entry(member: tarfile.TarInfo) -> Entry | None:
         raise SandboxBroken(f"a name of more than {LONGEST} bytes cannot be copied")
     mode = member.mode & 0o7777 if kind != "link" else 0o777
     size = member.size if kind == "file" else 0
-    return Entry(path, kind, mode, member.uid, member.gid, float(member.mtime), size, member.offset_data, says)
+    modified = member.pax_headers.get("mtime", "")
+    if not _SECONDS.fullmatch(modified):
+        modified = str(int(member.mtime))
+    return Entry(path, kind, mode, member.uid, member.gid, modified, size, member.offset_data, says)
 
 
 def _path(name: str) -> str:

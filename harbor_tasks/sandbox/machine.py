@@ -50,12 +50,14 @@ _SAVE = """
 cd / && [ -z "$(find "$@" -type d ! -perm -700 -print -quit 2>&1)" ] && exec tar --format=pax -cf - -- "$@"
 """
 _RESTORE = "exec tar -C / --no-same-owner -xpf -"
-# Whoever looks at its files must not find that they were read.
+# Whoever looks at its files must not find that they were read. (Of a symbolic link no system can hide it.)
 _COPY = """
 cd / && exec tar --format=pax --atime-preserve=system --hard-dereference -cf - -- "$@"
 """
 _NO_NEWS = "due to previous errors"
 """How tar's last line ends, whatever went wrong."""
+_ERRORS = 4096
+"""Bytes of a script's stderr that are read."""
 _CHANGED_MEANWHILE = 1
 """tar's exit code for files that changed or went while they were read: those of processes that still run."""
 # Read from a stream: there may be more paths than a command takes words.
@@ -263,7 +265,7 @@ class Machine(ABC):
         running = await run(
             [*_BASH, script, "files", *arguments], env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, stdin=stdin
         )
-        errors = asyncio.ensure_future(running.stderr.read(4096))
+        errors = asyncio.ensure_future(_head(running.stderr, _ERRORS))
         try:
             async with asyncio.timeout(FILES_TIMEOUT_S):
                 total = 0
@@ -284,6 +286,14 @@ class Machine(ABC):
         output.seek(0)
         told = [line for line in said if not line.endswith(_NO_NEWS)]
         return code, told[-1] if told else ""
+
+
+async def _head(stream: asyncio.StreamReader, most: int) -> bytes:
+    """Up to its end: one line may come in several pieces."""
+    found = b""
+    while len(found) < most and (data := await stream.read(most - len(found))):
+        found += data
+    return found
 
 
 def _one_read(stream: IO[bytes], path: str, limit: int) -> bytes | None:

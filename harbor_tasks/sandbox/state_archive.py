@@ -52,7 +52,7 @@ def pack(files: CopiedFiles, layout: Layout, target: IO[bytes]) -> str:
         head.size, head.mtime = len(told), MOMENT
         tar.addfile(head, io.BytesIO(told))
         for entry in files.entries:
-            tar.addfile(entry.header(_ROOT + entry.path, entry.mode, MOMENT))
+            tar.addfile(entry.header(_ROOT + entry.path, entry.mode, str(MOMENT)))
             inner = hashlib.sha256()
             if entry.kind == "file":
                 put(tar, _hashed(files.content(entry), inner), entry.size)
