@@ -21,6 +21,8 @@ from harbor_tasks.verifier import verify
 from tests.docker_engine import BASE, containers, docker, docker_task, engine
 from tests.test_sandbox_docker_leftovers import dead
 
+pytestmark = pytest.mark.xdist_group("docker-leftovers")
+
 TEST = """#!/bin/bash
 ok=1
 [ "$(cat /app/work)" = done ] || ok=0
