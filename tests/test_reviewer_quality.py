@@ -17,8 +17,11 @@ from tests.experiment_files import small
 from tests.sandbox_tasks import needs_isolation
 
 REDUCED = os.environ.get("FULLCHAIN_PROOFS") == "reduced"
-REPEATS = 6 if REDUCED else 25
+REPEATS = 5 if REDUCED else 30
 CONFIDENCE = 0.99
+TASKS = ", ".join(f"bundled/{name}" for name in ("archive-intake", "checkout-incident", "tenant-billing"))
+"""Not parcel-history: what an earlier round left in its repository stays in the diff, and hides from a simulated
+reviewer which script was played last."""
 
 ARMS = "".join(
     f"""\
@@ -64,7 +67,7 @@ def test_the_interval_is_the_one_of_the_tables(k: int, n: int, expected: tuple[f
 async def test_recall_and_false_rejects_come_back_within_their_intervals(tmp_path: Path) -> None:
     database = tmp_path / "x.duckdb"
     report = await run_experiment(
-        small(tmp_path, ARMS, tasks="bundled", repeats=REPEATS, more="shadow_verify: true\nkeep_states: false\n"),
+        small(tmp_path, ARMS, tasks=TASKS, repeats=REPEATS, more="shadow_verify: true\nkeep_states: false\n"),
         database,
     )
     assert report.broken == 0
