@@ -19,7 +19,7 @@ from harbor_tasks.sandbox.docker.owners import this_process
 from harbor_tasks.sandbox.docker.settings import COPIES
 from harbor_tasks.verifier import verify
 from tests.docker_engine import BASE, containers, docker, docker_task, engine
-from tests.test_sandbox_docker_leftovers import dead
+from tests.docker_leftovers import dead
 
 pytestmark = pytest.mark.xdist_group("docker-leftovers")
 
