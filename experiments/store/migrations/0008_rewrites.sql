@@ -2,7 +2,7 @@
 -- that was sent it. Blocks and bytes are the lane's, head left out of the bytes. `outcome` other than rewritten: a model was
 -- asked for a summary (in `call`) and gave none that could be used, so that the request for it was taken back.
 
-CREATE TABLE rewrites (
+CREATE TABLE IF NOT EXISTS rewrites (
     trial_id VARCHAR,
     attempt INTEGER,
     lane VARCHAR,
