@@ -3,6 +3,7 @@
 A `FileKind` says how the faults of its files are told.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +93,14 @@ class _KeyTwice(yaml.MarkedYAMLError):
     """Its problem is the key."""
 
 
+_ODD = re.compile(r"[-+]?(0[0-9_bxBX][0-9a-fA-F_]*|[0-9_]+(:[0-9_.]+)+)")
+
+
 class _StrictLoader(yaml.SafeLoader):
     """Refuses a key that stands twice: one of its values would be lost without a word.
 
-    What looks like a date or a number and is none stays text, so that its field refuses it by name.
+    What looks like a date or a number and is none stays text, so that its field refuses it by name; so does what YAML
+    1.1 reads as another number than most people do (1:30 is its 90, 010 its 8).
     """
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
@@ -113,6 +118,8 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             value = super().construct_object(node, deep)
+            if isinstance(value, int | float) and isinstance(node, yaml.ScalarNode) and _ODD.fullmatch(node.value):
+                return node.value
             if isinstance(value, int):
                 # Python refuses to write out one of thousands of digits, and so could no message.
                 str(value)

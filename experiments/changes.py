@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from experiments.passing_folder import passing_folder
 from harbor_tasks.errors import SandboxBroken
 from harbor_tasks.sandbox import Sandbox
 from harbor_tasks.tree_diff import tree_diff
@@ -31,8 +32,8 @@ class Changes:
     async def since_now(cls, sandbox: Sandbox) -> AsyncIterator["Changes"]:
         """Copies the working directory as it is; the copy lives as long as the block."""
         # Too large or too slow is told to whoever asks, and breaks nothing; so does what is left of a removed folder.
-        with tempfile.TemporaryDirectory(prefix="fullchain-", ignore_cleanup_errors=True) as folder:
-            changes = cls(sandbox, Path(folder))
+        with passing_folder() as folder:
+            changes = cls(sandbox, folder)
             changes._unknown = await changes._copy(changes._before)
             yield changes
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from agents import registry
 from agents.errors import RegistryError
+from agents.handover import RoleDesign
 from cost_model.errors import PriceFileError, PriceMissing
 from cost_model.policies import POLICIES, charged_classes
 from cost_model.prices import PriceBook
@@ -20,14 +21,15 @@ from experiments.casting import role_model
 from experiments.errors import SpecError
 from experiments.experiment import Arm, Experiment, host_refusal
 from experiments.price_ratio import settled
-from experiments.spec import NAME, SANDBOXES, ArmSpec, SpecFile, read_spec
-from experiments.spec_mistakes import near
+from experiments.spec import NAME, SANDBOXES, ArmSpec, RoleSpec, SpecFile, read_spec
+from experiments.spec_mistakes import Place, near
 from harbor_tasks.errors import TaskInvalid
 from harbor_tasks.format import Task, bundled_tasks, load_tasks
 from harbor_tasks.sandbox.host import NO_COPY
 
 if TYPE_CHECKING:
     from agents.registry import ModelEntry
+    from topologies import Topology
 
 SHIPPED = Path(__file__).parent / "specs"
 
@@ -165,14 +167,24 @@ def _arm(file: SpecFile, index: int, arm: ArmSpec, known: Mapping[str, "ModelEnt
                 (*at, "roles", role),
                 f"topology {topology.name!r} has no role {role!r}{under}; its roles: {', '.join(designs)}",
             )
-        if designs[role].one_answer and wanted.tools:
-            raise file.error(
-                (*at, "roles", role, "tools"),
-                f"the role {role!r} of topology {topology.name!r} answers once and would never read what a tool tells; "
-                "leave it out",
-            )
+        _refuse_idle(file, (*at, "roles", role), topology, designs[role], wanted)
         roles[role] = role_model(file, (*at, "roles", role), wanted, known)
     return Arm(arm.name, topology, roles, parameters)
+
+
+def _refuse_idle(file: SpecFile, at: Place, topology: "Topology", design: RoleDesign, wanted: RoleSpec) -> None:
+    """What a role is given and could never use would be thought to act."""
+    role = f"the role {design.name!r} of topology {topology.name!r}"
+    if design.one_answer and wanted.tools:
+        raise file.error((*at, "tools"), f"{role} answers once and would never read what a tool tells; leave it out")
+    if design.one_answer and wanted.context is not None:
+        raise file.error((*at, "context"), f"{role} answers once and has nothing to forget; leave it out")
+    own = next((each.tools for each in topology.roles if each.name == design.name), ())
+    if wanted.tools and own and not design.tools:
+        raise file.error((*at, "tools"), f"{role} has no tools under these parameters; leave it out, or change those")
+    tools = design.tools if wanted.tools is None else wanted.tools
+    if wanted.command_policy is not None and not tools and not design.one_answer:
+        raise file.error((*at, "command_policy"), f"{role} has no tools that it could hold; leave it out")
 
 
 def _all_or_none_simulated(file: SpecFile, used: Mapping[str, "ModelEntry"]) -> bool:

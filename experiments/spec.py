@@ -63,7 +63,7 @@ class KeepAliveSpec(_Part):
     """While the role waits, its last request is sent again every `every_s` seconds, `most` times in one wait (None: as
     often as it takes), so that its cache lives on."""
 
-    every_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)]
+    every_s: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False, strict=True)]
     most: Count | None = None
 
 
@@ -133,7 +133,7 @@ class LimitsSpec(_Part):
     """
 
     max_turns: Count = 100
-    command_timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 60
+    command_timeout_s: Annotated[float, Field(gt=0, le=86_400, strict=True)] = 60
     max_output_tokens: Count | None = None
     max_usd: Dollars | None = None
     max_tokens: TokenCount | None = None

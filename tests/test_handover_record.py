@@ -301,3 +301,26 @@ async def test_a_verdict_is_the_reason_and_an_ended_visit_is_shown(
     assert "ended by loop, nothing handed over" in shown
     assert "delegate -> to worker (about 400 tokens): ppp" in shown
     assert "leaves planner idle, whose cache lives 5:00.0: rebuilt for $" in shown
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "to_role"), [("submitted", None), ("no_handover", None), ("agent_timeout", "worker")]
+)
+async def test_where_the_rounds_run_out_the_last_hand_over_goes_to_nobody(
+    ended_by: str, to_role: str | None, store: Store
+) -> None:
+    """Its tool names the worker; the topology ends there."""
+    from experiments.store.attempts import raw_rows
+    from experiments.store.segment import Segment
+
+    [path] = journal_folder(store.path).glob("*.jsonl")
+    [events] = Segment(path).attempts().values()
+    last = max(n for n, event in enumerate(events) if event["kind"] == "handover" and event["to_role"] == "worker")
+    kept = [
+        {**event, "ended_by": ended_by} if event["kind"] == "attempt_ended" else event
+        for n, event in enumerate(events)
+        if event["kind"] != "handover" or n <= last
+    ]
+    rows = raw_rows(kept, alive=False)["handovers"]
+    assert rows[-1]["to_role"] == to_role
+    assert all(row["to_role"] is not None for row in rows[:-1])

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,6 +258,31 @@ async def test_a_node_that_computes_a_role_that_is_not_there_is_told_which_there
     stage = topologies.Stage({}, topology.checked({}), "go")
     with pytest.raises(topologies.UnknownRole, match="topology 'solo' has no role 'solo'"):
         await topologies.play(topology, stage)
+
+
+async def test_a_node_that_goes_where_none_is_ends_the_trial_and_says_where() -> None:
+    from langgraph.graph import START, StateGraph
+    from langgraph.types import Command
+
+    solo = topologies.find("solo")
+
+    def lost(way: str) -> topologies.Topology:
+        async def begin(state: Any) -> Command[str]:
+            return Command(goto=way, update={"message": "told"})
+
+        def graph() -> StateGraph[Any, Any, Any, Any]:
+            made: StateGraph[Any, Any, Any, Any] = StateGraph(dict, context_schema=topologies.Stage)
+            made.add_node("begin", begin)
+            made.add_edge(START, "begin")
+            return made
+
+        return replace(solo, name="lost", build=graph)
+
+    stage = topologies.Stage({}, solo.checked({}), "go")
+    with pytest.raises(
+        topologies.TopologyError, match="'lost': a node goes to 'nowhere', which is no node of its graph"
+    ):
+        await topologies.play(lost("nowhere"), stage)
 
 
 @pytest.fixture(scope="module")

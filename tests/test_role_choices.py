@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+import topologies
 from experiments.cli import main
 from experiments.errors import SpecError
 from experiments.loading import load
@@ -105,3 +107,61 @@ def test_a_command_policy_makes_another_arm(tmp_path: Path) -> None:
     assert "command_policy" not in bare
     kinds = [f"command_policy: {{{rule}}}" for rule in ("read_only: true", "deny: [ls]", "deny: [rm]")]
     assert len({bare, *(parts(kind) for kind in kinds)}) == 4
+
+
+IDLE = """\
+  - name: arm
+    topology: {topology}
+    roles: {{{roles}}}
+    parameters: {{{parameters}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("topology", "parameters", "role", "choice", "message"),
+    [
+        ("worker_reviewer", "tools: false", "reviewer", "tools: [bash]", "has no tools under these parameters"),
+        ("worker_reviewer", "tools: false", "reviewer", "command_policy: {read_only: true}", "no tools that it could"),
+        ("single_shot", "", "solver", "tools: [bash]", "answers once and would never read what a tool tells"),
+        ("single_shot", "", "solver", "context: {policy: clear, above_tokens: 9}", "answers once and has nothing to f"),
+    ],
+)
+def test_what_a_role_could_never_use_is_refused(
+    topology: str, parameters: str, role: str, choice: str, message: str, tmp_path: Path
+) -> None:
+    chosen = f"{role}: {{model: sim-deepseek-v4-flash, {choice}}}"
+    roles = f"worker: sim-deepseek-v4-flash, {chosen}" if topology == "worker_reviewer" else chosen
+    with pytest.raises(SpecError, match=message) as refused:
+        load(write_spec(tmp_path, IDLE.format(topology=topology, roles=roles, parameters=parameters)))
+    assert f"roles.{role}.{choice.partition(':')[0]}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("topology", "parameters"),
+    [
+        ("planner_worker", "rounds: true"),
+        ("planner_worker", "rounds: '2'"),
+        ("worker_reviewer", "tools: 'false'"),
+        ("worker_reviewer", "tools: 1"),
+        ("worker_reviewer", "rounds: true"),
+        ("price_aware", "delegate: false, rounds: 3"),
+    ],
+)
+def test_a_parameter_of_another_kind_or_without_effect_is_refused(topology: str, parameters: str) -> None:
+    given = yaml.safe_load(f"{{{parameters}}}")
+    with pytest.raises(topologies.ParametersInvalid, match=topology):
+        topologies.find(topology).checked(given)
+
+
+@pytest.mark.parametrize("number", ["1:30", "010", "0x10", "1:30.5"])
+def test_a_number_that_yaml_reads_as_another_is_refused_by_its_field(number: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"max_turns"):
+        load(write_spec(tmp_path, CHOSEN.format(choice=f"max_turns: {number}")))
+    with pytest.raises(SpecError, match=r"limits\.max_tokens"):
+        load(write_spec(tmp_path, more=f"limits: {{max_tokens: {number}}}\n"))
+
+
+@pytest.mark.parametrize("limit", ["command_timeout_s: true", "command_timeout_s: '5'"])
+def test_a_limit_of_another_kind_is_refused(limit: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"limits\.command_timeout_s"):
+        load(write_spec(tmp_path, more=f"limits: {{{limit}}}\n"))

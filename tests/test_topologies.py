@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
 import pytest
@@ -166,6 +167,14 @@ def fan() -> "StateGraph[Fan, topologies.Stage, Fan, Fan]":
     graph.add_node(right)
     graph.add_edge(START, "split")
     return graph
+
+
+def test_an_ending_that_no_drawing_has_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["topologies", "draw", "solo", "--out", str(tmp_path / "x.gif")])
+    assert end.value.code == 2
+    assert "x.gif: its ending says none of .svg, .png" in capsys.readouterr().err
+    assert not (tmp_path / "x.gif").exists()
 
 
 async def test_two_parallel_visits_of_200_s_take_200_s_of_the_trial() -> None:

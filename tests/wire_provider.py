@@ -198,7 +198,7 @@ def current_call(model: ModelEntry, book: Book, clock: Clock | None = None, turn
 async def served(app: Starlette) -> AsyncIterator[str]:
     """The app behind real HTTP on loopback; yields its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_keep_alive=75))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         async with asyncio.timeout(60):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agents.handover import Handover, RoleDesign
 from topologies.errors import ParametersInvalid, TopologyError, UnknownRole
+from topologies.lost_ways import no_way_lost
 
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
@@ -142,14 +143,14 @@ class _Roles(dict[str, Role]):
 async def play(topology: Topology, stage: Stage) -> str:
     """Runs the graph to its end and returns the last hand-over's text.
 
-    Raises whatever a visit raises, and UnknownRole. LangSmith stays off whatever the user's environment says: a run's
-    messages are nobody else's business.
+    Raises whatever a visit raises, UnknownRole, and TopologyError for a way that leads nowhere. LangSmith stays off
+    whatever the user's environment says: a run's messages are nobody else's business.
     """
     from langsmith import tracing_context
 
     graph = topology.build().compile(name=topology.name)
     stage = replace(stage, roles=_Roles(topology.name, stage.roles))
-    with tracing_context(enabled=False):
+    with tracing_context(enabled=False), no_way_lost(topology.name):
         end = await graph.ainvoke({"message": stage.instruction}, context=stage, config={"recursion_limit": SUPERSTEPS})
     return str(end["message"])
 

@@ -33,7 +33,7 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rounds: int = Field(default=3, ge=1, le=20)
+    rounds: int = Field(default=3, ge=1, le=20, strict=True)
     memory: Memory = "full"
 
 

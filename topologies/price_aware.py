@@ -54,6 +54,8 @@ class Parameters(BaseModel):
             return given
         if given.get("ratio", False) is not False:
             raise ValueError("`delegate: false` leaves no worker whose price could be told; leave `ratio` out")
+        if "rounds" in given:
+            raise ValueError("`delegate: false` leaves no worker who could be sent to work; leave `rounds` out")
         return {**given, "ratio": False}
 
 

@@ -14,7 +14,8 @@ LONGEST = 1_000
 """Characters of a name or path."""
 
 _FRAME = {
-    "contract", "description", "drawing", "errors", "installed", "own", "picture", "shelf", "soundness", "visits",
+    "contract", "description", "drawing", "errors", "installed", "lost_ways", "own", "picture", "shelf", "soundness",
+    "visits",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Literal, TypedDict
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from agents.errors import VisitEnded
 from agents.handover import HandoverTool, RoleDesign
@@ -34,8 +34,8 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rounds: int = Field(default=3, ge=1, le=20)
-    tools: bool = True
+    rounds: int = Field(default=3, ge=1, le=20, strict=True)
+    tools: StrictBool = True
     out_of_rounds: Literal["hand_in", "withhold"] = "hand_in"
 
 

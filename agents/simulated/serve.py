@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 5
+KEEP_ALIVE_S = 75
+"""An unused connection is the client's to close (ours does after 5 s): where both did so at one time, a request that
+was just then sent would be lost, and its call broken off."""
 
 
 class _Server(uvicorn.Server):
@@ -41,6 +44,7 @@ async def serve(app: "ASGIApp", host: str = "127.0.0.1", port: int = 0) -> Async
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=STOP_TIMEOUT_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     server = _Server(config)
     running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -110,8 +110,19 @@ def draw(
 
 
 def _by_ending(out: Path | None) -> Format:
-    ending = "" if out is None else out.suffix.lower()
-    return {".svg": Format.svg, ".png": Format.png}.get(ending, Format.mermaid)
+    if out is None:
+        return Format.mermaid
+    known = {
+        ".svg": Format.svg,
+        ".png": Format.png,
+        ".mmd": Format.mermaid,
+        ".md": Format.mermaid,
+        ".txt": Format.mermaid,
+    }
+    form = known.get(out.suffix.lower())
+    if form is None:
+        raise typer.BadParameter(f"{out}: its ending says none of {', '.join(known)}; change it, or add --format")
+    return form
 
 
 def _write(content: bytes, kind: Format, out: Path | None) -> None:

@@ -86,6 +86,8 @@ def raw_rows(events: Sequence[Event], *, alive: bool) -> Rows:
                 raise ValueError(f"unknown journal event {kind!r}")
     if over and not attempt.get("ended_by"):
         attempt |= {**_own(events[0]), **_died(events)}
+    if over:
+        _end_the_chain(rows["handovers"], attempt)
     rows["states"] = copies.settle(over=over)
     for call in calls.values():
         if over and call["outcome"] is None:
@@ -121,6 +123,12 @@ _ATTEMPT_ENDED = (
     "ended_by", "outcome", "unscored_reason", "reward", "passed", "changed", "started_at", "ended_at",
     "wall_started_at", "wall_ended_at", "error",
 )  # fmt: skip
+
+
+def _end_the_chain(handovers: Sequence[Row], attempt: Row) -> None:
+    """A tool names who gets its text; where the topology ends there instead (its rounds are used up), nobody does."""
+    if handovers and handovers[-1]["kind"] is not None and attempt.get("ended_by") in ("submitted", "no_handover"):
+        handovers[-1]["to_role"] = None
 
 
 def _own(event: Event) -> Row:
