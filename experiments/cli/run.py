@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 def run(
     spec: Annotated[
         str,
-        typer.Argument(
-            help="A spec file, or the name of a shipped one: quickstart, levers, context, ...", metavar="SPEC"
-        ),
+        typer.Argument(help="A spec file, or the name of a shipped one: quickstart, levers, ...", metavar="SPEC"),
     ],
     database: Database = DEFAULT_DATABASE,
     name: Annotated[
