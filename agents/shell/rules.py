@@ -7,8 +7,9 @@ boundary: that is the sandbox. A program that a role writes itself, or a script 
 import re
 from collections.abc import Iterator, Sequence
 
-from agents.command_policy import CommandPolicy, refused
+from agents.command_policy import CommandPattern, CommandPolicy, refused
 from agents.shell import looking
+from agents.shell.git_looks import without_globals
 from agents.shell.script import Simple, simple_commands
 from agents.shell.words import COMPUTED, Unreadable, Word, names
 from agents.shell.wrappers import inside
@@ -59,8 +60,8 @@ def _judged(policy: CommandPolicy, words: Sequence[Word], simple: Simple, depth:
     if name.text in _EVALUATES and any(_SUBSTITUTES.search(word.text) for word in words):
         yield refused(shown, f"cannot be judged: {name.text} would run what stands in its words")
     for pattern in policy.deny:
-        if pattern.may_fit(words):
-            sure = pattern.surely_fits(words) or all(word.known for word in words)
+        if _may_fit(pattern, words):
+            sure = pattern.surely_fits(without_globals(words)) or all(word.known for word in words)
             yield refused(shown, f"{'matches' if sure else 'could match'} the denied pattern {pattern.text!r}")
     found = inside(words, simple)
     if policy.read_only:
@@ -71,7 +72,7 @@ def _judged(policy: CommandPolicy, words: Sequence[Word], simple: Simple, depth:
         yield from _judged(policy, inner, simple, depth + 1, left)
     for inner in found.loose:
         for pattern in policy.deny:
-            if pattern.may_fit(inner):
+            if _may_fit(pattern, inner):
                 yield refused(shown, f"may run what the denied pattern {pattern.text!r} matches")
     for script in found.scripts:
         yield from _refusals(policy, script, depth + 1, left)
@@ -82,6 +83,10 @@ def _judged(policy: CommandPolicy, words: Sequence[Word], simple: Simple, depth:
             continue
     if found.plain:
         yield from _plain(policy, words, shown)
+
+
+def _may_fit(pattern: CommandPattern, words: Sequence[Word]) -> bool:
+    return pattern.may_fit(words) or pattern.may_fit(without_globals(words))
 
 
 def _plain(policy: CommandPolicy, words: Sequence[Word], shown: str) -> Iterator[str]:
@@ -104,7 +109,14 @@ def _writes(simple: Simple) -> Iterator[str]:
                 _cut(simple.text.partition("\n")[0]),
                 f"writes to {_cut(name)!r}, and this role may only look (read_only)",
             )
-    yield from _assigns(simple.assigns, _cut(simple.text.partition("\n")[0]))
+    shown = _cut(simple.text.partition("\n")[0])
+    if simple.evaluates:
+        yield refused(
+            shown,
+            "evaluates a variable or a subscript, which may run something; only numbers may stand there "
+            '([ "$n" -gt 3 ] compares), and this role may only look (read_only)',
+        )
+    yield from _assigns(simple.assigns, shown)
 
 
 def _assigns(assigned: Sequence[str], shown: str) -> Iterator[str]:

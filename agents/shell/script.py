@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from agents.shell.evaluation import evaluates, hides
 from agents.shell.words import Unreadable, Word, read_word
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _ASSIGNS = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 class Simple:
     """One simple command. `words` begins with its name, and is empty where only variables are set. `assigns` names the
     variables before it, `writes` the files that it is redirected to, `given` is the text of its here-document or string
-    (None where it is computed), `fed` whether it has one."""
+    (None where it is computed), `fed` whether it has one. `evaluates`: what a variable holds may run in it."""
 
     text: str
     words: list[Word] = field(default_factory=list)
@@ -61,6 +62,7 @@ class Simple:
     writes: list[Word] = field(default_factory=list)
     fed: bool = False
     given: str | None = None
+    evaluates: bool = False
 
 
 def simple_commands(script: str) -> list[Simple]:
@@ -126,6 +128,8 @@ class _Script:
                     else:
                         stack.append(child)
                 continue
+            if node.type in ("command_substitution", "expansion", "arithmetic_expansion", "subscript"):
+                self._check_quotes(node)
             if node.type == "comment":
                 self._check_comment(node)
             elif not children:
@@ -140,9 +144,22 @@ class _Script:
                 self._no_gaps(node)
             if node.type == "expansion" and children[-2].type in ("P", "@P"):
                 raise Unreadable(f"line {node.start_point[0] + 1}: what {self._text(node)[:40]!r} runs cannot be told")
-            if node.type in _COMMANDS or (node.type in _LONE and not _is_part(node)) or _set_by(node) is not None:
+            if (
+                node.type in _COMMANDS
+                or (node.type in _LONE and not _is_part(node))
+                or _set_by(node) is not None
+                or evaluates(node.type, self._text(node))
+            ):
                 yield node
             stack += reversed(children)
+
+    def _check_quotes(self, node: "Node") -> None:
+        """Backticks nest as the parser does not read them. Raises Unreadable."""
+        told, line = self._text(node), node.start_point[0] + 1
+        if told.startswith("`"):
+            raise Unreadable(f"line {line}: what {told[:40]!r} runs cannot be told; write $(...) for backticks")
+        if hides(node.type, told):
+            raise Unreadable(f"line {line}: what {told[:40]!r} runs cannot be told; write it without quotes in it")
 
     def _check_comment(self, node: "Node") -> None:
         """A `#` within a word begins none, nor behind a continued line. Raises Unreadable."""
@@ -202,7 +219,7 @@ class _Script:
                 )
 
     def simple(self, node: "Node") -> Simple:
-        made = Simple(self._text(node))
+        made = Simple(self._text(node), evaluates=evaluates(node.type, self._text(node)))
         name = _set_by(node)
         if name is not None:
             made.assigns.append(self._text(name))
@@ -211,7 +228,9 @@ class _Script:
             self._take(made, node)
             return made
         parent = node.parent
-        self._read_parts(made, node.children)
+        if made.evaluates and node.type not in _COMMANDS:
+            return made
+        self._read_parts(made, list(_tested(node)) if node.type == "test_command" else node.children)
         if parent is not None and parent.type == "redirected_statement" and _body(parent) == node:
             made.text = self._text(parent)
             for gap in self._gaps(parent):
@@ -297,6 +316,15 @@ def _set_by(node: "Node") -> "Node | None":
     if operators is None or not any(child.type in operators for child in node.children):
         return None
     return next((child for child in node.children if child.type in ("variable_name", "subscript")), None)
+
+
+def _tested(node: "Node") -> "Iterator[Node]":
+    """The words of a test, one by one."""
+    for child in node.children:
+        if child.type in ("binary_expression", "unary_expression", "parenthesized_expression"):
+            yield from _tested(child)
+        else:
+            yield child
 
 
 def _span(node: "Node") -> tuple[int, int]:

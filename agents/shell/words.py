@@ -9,6 +9,8 @@ COMPUTED = "\0"
 
 _PLAIN = re.compile(r"[^\\'\"$`{<>*?\[\0]+")
 _BRACES = re.compile(r"\{[^}]*(,|\.\.)")
+_NUMBER = re.compile(r"\$[#?]|\$\{#\w+(\[[@*]\])?\}")
+"""It becomes a number: one word."""
 _GLOB = re.compile(r"[*?\[]")
 _EXPANDS = re.compile(r"\$[\w({@*#?$!\-\[]")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
@@ -87,14 +89,21 @@ class _Reader:
             elif char == '"' or raw.startswith('$"', self.at):
                 self.at += 1 + (char == "$")
                 self._double()
-            elif char == "`" or _EXPANDS.match(raw, self.at) or (char == "{" and _BRACES.match(raw, self.at)):
-                self._computed(several=True)
+            elif char == "`" or _EXPANDS.match(raw, self.at) or (char == "{" and self._in_braces()):
+                self._computed(several=_NUMBER.match(raw, self.at) is None)
             elif char in "<>" and raw.startswith("(", self.at + 1):
                 self._computed(several=False)
             else:
                 self.pattern |= char in "*?["
                 self.text.append("\ufffd" if char == COMPUTED else char)
                 self.at += 1
+
+    def _in_braces(self) -> bool:
+        """Whether they may stand for several words. A closing one that is quoted closes nothing."""
+        if _BRACES.match(self.raw, self.at):
+            return True
+        behind = [self.raw.rfind(each, self.at) >= 0 for each in ("'", '"', "\\", "$", ",", "..")]
+        return any(behind[:4]) and any(behind[4:])
 
     def _escaped(self) -> None:
         """Outside quotes: the next character is itself, a line's end is nothing."""

@@ -41,6 +41,7 @@ _LOOSE = names(
 
 _EXEC = ("-exec", "-execdir", "-ok", "-okdir")
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", re.ASCII)
+_SPLITS = re.compile(r"-[i0v]*S|--s")
 _INPUT = re.compile(r"/dev/(stdin|fd/.*)|/proc/.*/fd/.*|-")
 _SCRIPT_LIKE = re.compile(r"[\s;|&]")
 
@@ -80,7 +81,11 @@ def inside(words: Sequence[Word], simple: Simple) -> Inside:
         name == "enable" and any(word.may_be("-*f*") for word in words[1:])
     ):
         return Inside(why=f"{name} would hide what runs")
-    if name in ("mapfile", "readarray", "complete", "bind") and any(word.may_be("-[!-]*") for word in words[1:]):
+    if name == "jobs" and any(word.may_be("-*x*") for word in words[1:]):
+        return Inside(why="what jobs -x runs cannot be told")
+    if name in ("mapfile", "readarray", "complete", "compgen", "bind") and any(
+        word.may_be("-[!-]*") for word in words[1:]
+    ):
         callback = any(word.may_be("-*[CFx]*") for word in words[1:])
         return Inside(why=f"what {name} calls cannot be told") if callback else Inside()
     if name == "find":
@@ -145,19 +150,24 @@ def _find(words: Sequence[Word]) -> Inside:
     at = 1
     while at < len(words):
         if words[at].text in _EXEC:
-            end = next((k for k in range(at + 1, len(words)) if words[k].text in (";", "+")), len(words))
-            found.exact.append(_filled(words[at + 1 : end], "{}"))
+            end = next((k for k in range(at + 1, len(words)) if _ends(words, k)), len(words))
+            # What find puts there is a path, and never an option.
+            found.exact.append(_filled(words[at + 1 : end], "{}", f"/{COMPUTED}"))
             at = end
         at += 1
     found.exact = [each for each in found.exact if each]
     return found
 
 
-def _filled(words: Sequence[Word], mark: str) -> list[Word]:
-    """With what comes only later in the place of `mark`. What find puts there is a path, and never an option."""
-    path = f"/{COMPUTED}"
+def _ends(words: Sequence[Word], at: int) -> bool:
+    """A plus ends it only behind the braces."""
+    return words[at].text == ";" or (words[at].text == "+" and words[at - 1].text == "{}")
+
+
+def _filled(words: Sequence[Word], mark: str, alone: str) -> list[Word]:
+    """With what comes only later in the place of `mark`, and `alone` where it is the whole word."""
     return [
-        Word(path if word.text == mark else word.text.replace(mark, COMPUTED)) if mark and mark in word.text else word
+        Word(alone if word.text == mark else word.text.replace(mark, COMPUTED)) if mark and mark in word.text else word
         for word in words
     ]
 
@@ -172,6 +182,8 @@ def _wrapper(name: str, words: Sequence[Word]) -> Inside:
         text = word.text
         if name == "command" and re.fullmatch(r"-p?[vV]+p?", text):
             return Inside()
+        if name == "env" and _SPLITS.match(text):
+            return Inside(plain=False, why="env -S runs what it splits; write the command out")
         if text == "--":
             at += 1
             break
@@ -202,12 +214,15 @@ def _wrapper(name: str, words: Sequence[Word]) -> Inside:
     if not inner:
         return Inside(assigns=assigns, plain=name in ("env", "xargs", "exec", "command"))
     if name == "xargs":
-        inner = [*_filled(inner, mark), Word(COMPUTED, several=True)]
+        inner = [*_filled(inner, mark, COMPUTED), Word(COMPUTED, several=True)]
     return Inside(exact=[inner], assigns=assigns, plain=False)
 
 
 def _loose(words: Sequence[Word]) -> Inside:
     found = Inside()
+    env = next((at for at, word in enumerate(words) if base_name(word) == "env"), len(words))
+    if any(_SPLITS.match(word.text) for word in words[env:]):
+        return Inside(plain=False, why="env -S runs what it splits; write the command out")
     for at, word in enumerate(words[1:], start=1):
         if word.several or word.text == COMPUTED:
             found.why = f"what {base_name(words[0])} runs is computed"
