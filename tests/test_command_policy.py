@@ -275,13 +275,13 @@ LOOKS = [
     "sed -n '1,20p;$p' a.py; sed 's/a/b/g; /x/d' a.py; sed -ne '/def/,+3p' a.py",
     "awk -F: '{print $1, $3}' a; awk 'NR % 2 == 0 || /x/ {n++} END {print n}' a",
     'for f in *.py; do echo "== $f"; head -5 "$f"; done',
-    "n=$(wc -l < a.py); [ $n -gt 3 ] && echo long >&2",
+    'n=$(wc -l < a.py); [ "$n" -gt 3 ] && echo long >&2',
     "LC_ALL=C sort a | column -t > /dev/null 2>&1",
     "diff <(sort a) <(sort b)",
     "date +%s; stat -c %s a; tar -tzf a.tgz; jq . a.json",
     "bash -c 'ls | wc -l'",
     "while read -r line; do printf '%s\\n' \"$line\"; done < a",
-    "export n=$(wc -l < a); local m=1; (( n += 1 )); echo ${x:=$n} ${n:-0}",
+    "n=$(wc -l < a); local m=1; (( 1 + 1 )); echo ${x:=$n} ${n:-0}",
     "mapfile -t lines < a; declare -p PATH; file a",
 ]
 WRITES = [

@@ -6,7 +6,7 @@ A variable that is named there is evaluated, and what its value holds runs: x='a
 import re
 
 _NUMBER = r"(?:\d+|\$[#?]|\$\{#\w+(?:\[[@*]\])?\})"
-_EXPANSION = re.compile(r"\$\{#?(?:\w+|[@*#?$!-])(?:\[(?:-?\d+|[@*])\])?(?P<rest>.*)\}", re.DOTALL)
+_EXPANSION = re.compile(r"\$\{#?(?:\w+|[@*#?$!-])(?:\[(?:-?\d+|[@*])\])?(?P<rest>[-:#%/^,@=+?].*)?\}", re.DOTALL)
 _NAMES = re.compile(r"\$\{![A-Za-z_]\w*\[[@*]\]\}")
 _OFFSETS = re.compile(r":\s*-?\d+(?::\s*-?\d+)?")
 _SUBSCRIPT = re.compile(r"\w+\[(?:-?\d+|[@*])?\]")
@@ -29,7 +29,7 @@ def evaluates(kind: str, text: str) -> bool:
         found = _EXPANSION.fullmatch(text)
         if found is None:
             return _NAMES.fullmatch(text) is None
-        rest = found["rest"]
+        rest = found["rest"] or ""
         return rest[:1] == ":" and rest[1:2] not in tuple("-=?+") and _OFFSETS.fullmatch(rest) is None
     if kind == "subscript":
         return _SUBSCRIPT.fullmatch(text) is None

@@ -13,8 +13,8 @@ _READS = names(
 )
 _LONG = names(
     "abbrev abbrev-commit abbrev-ref absolute-git-dir after all all-match always ancestry-path author "
-    "author-date-order before binary boundary branch branches break-rewrites cached cc cherry cherry-mark cherry-pick check color "
-    "color-moved color-words column combined-all-paths committer contains count cumulative date date-order decorate "
+    "author-date-order before binary boundary branch branches break-rewrites cached cc cherry cherry-mark cherry-pick check "
+    "color color-moved color-words column combined-all-paths committer contains count cumulative date date-order decorate "
     "decorate-refs decorate-refs-exclude deleted diff-algorithm diff-filter dirstat dirty email encoding exact-match "
     "exclude exclude-standard exit-code extended-regexp files-with-matches files-without-match find-copies "
     "find-copies-harder find-object find-renames first-parent fixed-strings follow format full-diff full-history "

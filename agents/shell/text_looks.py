@@ -18,7 +18,8 @@ _SUBSTITUTE = "|".join(
     rf"s{mark}{_regex(mark)}{mark}(?:\\[^\n]|[^\\\n{mark}])*{mark}[gpiI0-9]*" for mark in ("/", r"\|", *",#:!@%")
 )
 _COMMAND = re.compile(
-    rf"[\s;]*(?:{_ADDRESS}(?:\s*,\s*(?:[+~]\d+|{_ADDRESS}))?\s*!?\s*)?(?:[pd=]|[qQ]\d*|{_SUBSTITUTE})[ \t]*(?:[;\n]\s*|$)"
+    rf"[\s;]*(?:{_ADDRESS}(?:\s*,\s*(?:[+~]\d+|{_ADDRESS}))?\s*!?\s*)?"
+    rf"(?:[pd=]|[qQ]\d*|{_SUBSTITUTE})[ \t]*(?:[;\n]\s*|$)"
 )
 _SED_OPTION = re.compile(r"-[nErsuz]+|--(quiet|silent|regexp-extended|debug|posix|separate|null-data)")
 _AWK_WRITES = re.compile(r"system|getline|@|>|(?<!\|)\|(?!\|)|\|{3}|\bclose\b|\\\n")
