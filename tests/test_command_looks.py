@@ -76,6 +76,14 @@ wait $x
 set $x
 printf "$x" 1
 printf $x 1
+printf * 1
+unset a*
+[ * ]
+[ -n * ]
+let *
+read *
+set *
+sort @(-onew) f
 shopt $x
 echo -delete | xargs find sub
 echo -i | xargs sed s/b/X/ f
@@ -348,12 +356,10 @@ x=$(wc -l < f); echo "$x lines"; [ "$x" -gt 3 ] && echo big
 while read -r line; do printf '%s\n' "$line"; done < f
 a=(x y); echo "${a[@]}" ${#a[@]} ${a[0]} ${x:0:2} ${x%.py} ${x:-1}
 set -euo pipefail; ls | head
-ls 2>&1 | tee /dev/null || true
 cd sub && pwd && ls
 LC_ALL=C sort f | column -t
 """
-NOT_READING = (r"ls 2>&1 | tee /dev/null || true",)
-HONEST = [each for each in LOOKS.strip("\n").split("\n") if each not in NOT_READING]
+HONEST = LOOKS.strip("\n").split("\n")
 
 
 @pytest.mark.parametrize("command", HONEST)
@@ -381,7 +387,7 @@ def test_no_honest_look_changes_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["python -m pytest", "python3 -c 'print(1)'", "make", "less f", "vim f", "ls | tee f", "git fetch", "sh f"],,
+    ["python -m pytest", "python3 -c 'print(1)'", "make", "less f", "vim f", "ls | tee f", "git fetch", "sh f"],
 )
 def test_what_runs_or_writes_is_no_look(command: str) -> None:
     assert refusal(READER, command) is not None

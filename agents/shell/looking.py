@@ -32,6 +32,7 @@ VARIABLES = re.compile(r"[a-z_][a-z0-9_]*|LC_[A-Z]+|LANG|TZ|COLUMNS|LINES|NO_COL
 
 _READS = ("read", "mapfile", "readarray", "getopts", "unset")
 _DECLARES = ("export", "declare", "typeset", "readonly", "local")
+_TAKE_NAMES = (*_READS, *_DECLARES, "test", "[", "let", "wait", "jobs", "shopt")
 _FIND_WRITES = ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from")
 
 
@@ -54,7 +55,7 @@ def _is_static(word: Word) -> bool:
     """Whether it is no option but the one that it shows. What is behind a slash is none, whatever follows."""
     if word.several or (COMPUTED in word.text and not word.text.startswith(("/", "./"))):
         return False
-    return not (word.pattern and word.text[:1] in tuple("*?[-+@!")) and not re.match(r"~[-+\d]", word.text)
+    return not (word.pattern and word.text[:1] in tuple("*?[-+@!")) and not re.match(r"~[-+\d]|[@+!]\(", word.text)
 
 
 def _variables(name: str, words: Sequence[Word]) -> str | None:
@@ -72,6 +73,10 @@ def _shell_odd(name: str, words: Sequence[Word]) -> str | None:
     """Why one of bash's own may do more than it shows: through a word that is an option, or one that it evaluates."""
     texts = [word.text for word in words]
     fixed = all(word.known for word in words)
+    if name in _TAKE_NAMES and any(
+        word.pattern and "=" not in word.text for word in words[: len(words) - (name == "[")]
+    ):
+        return "the names of files that fit could be options or variables; quote it"
     if any(re.fullmatch(r"\{[A-Za-z_]\w*(\[.*\])?\}", text) for text in texts):
         return "which variable it sets is not told"
     if name in ("test", "["):
@@ -82,10 +87,10 @@ def _shell_odd(name: str, words: Sequence[Word]) -> str | None:
         return f"{name} may do more than look with these words"
     if name == "set":
         until = texts.index("--") if "--" in texts else len(texts)
-        options = all(word.known for word in words[:until])
+        options = all(word.known and not word.pattern for word in words[:until])
         if not options or not re.fullmatch(_PLAIN_OPTIONS[name], " ".join(texts[:until])):
             return "set may do more than look with these words; put -- before values"
-    if name == "printf" and words and (words[0].several or words[0].text.startswith(COMPUTED)):
+    if name == "printf" and words and (words[0].several or words[0].pattern or words[0].text.startswith(COMPUTED)):
         return "its format is computed; write printf '%s' before it"
     if name in _DECLARES:
         if any(re.match(r"[-+]\w*i", text) for text in texts):
