@@ -80,10 +80,9 @@ async def test_one_that_died_while_nobody_asked_costs_no_command() -> None:
         await judge.refusal(NO_TOUCH, "ls")
         [first] = judges() - before
         os.kill(first, signal.SIGKILL)
-        while environment(first) is not None:  # noqa: ASYNC110 (nothing tells of it)
+        # Until that is known here, too.
+        while judge._process is not None and judge._process.returncode is None:  # noqa: ASYNC110 (nothing tells of it)
             await asyncio.sleep(0.01)
-        # One more turn of the loop, in which that comes to be known.
-        await asyncio.sleep(0.01)
         assert await judge.refusal(NO_TOUCH, "touch x") == REFUSED
 
 
