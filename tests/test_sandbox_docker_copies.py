@@ -48,14 +48,19 @@ def working(folder: Path) -> Task:
     return task
 
 
-async def images(found: Engine) -> set[str]:
-    listed = await found.call(lambda api: api.images(COPIES))
+async def images(found: Engine, **filters: str) -> set[str]:
+    listed = await found.call(lambda api: api.images(COPIES, filters=filters))
     return {name for each in listed for name in each.get("RepoTags") or ()}
+
+
+async def own_images(found: Engine) -> set[str]:
+    """Others' come and go: whoever reviews in this engine makes copies."""
+    return await images(found, label=f"fullchain.owner={this_process()}")
 
 
 async def test_the_copy_is_verified_like_the_original_and_nothing_of_it_is_left(tmp_path: Path) -> None:
     backend, found, task = await docker(), await engine(), working(tmp_path)
-    before = await containers(found), await images(found)
+    before = await containers(found), await own_images(found)
     archive = tmp_path / "state.tar.gz"
     async with backend.start(task) as original:
         await said(original, WORK)
@@ -67,7 +72,7 @@ async def test_the_copy_is_verified_like_the_original_and_nothing_of_it_is_left(
         async with backend.copied(task, original) as copy:
             assert await said(original, look) == stood
             await said(original, "echo undone >/app/work")
-            (mine,) = await images(found) - before[1]
+            (mine,) = await own_images(found) - before[1]
             standing = {thing.id: (thing.kind, thing.standing) for thing in await things(found)}
             assert standing[mine] == ("image", "in use")
             async with copy.start() as twin:
@@ -76,11 +81,11 @@ async def test_the_copy_is_verified_like_the_original_and_nothing_of_it_is_left(
                 with archive.open("wb") as target:
                     name = state_archive.pack(files, layout, target)
                 assert (await verify(task, twin)).reward == 1.0
-        assert await images(found) == before[1]
+        assert await own_images(found) == before[1]
         assert (await shell.run("echo $seen; ls /tests", timeout_s=10)).text == "yes\n"
         await shell.close()
         assert (await verify(task, original)).reward == 0.0
-    assert (await containers(found), await images(found)) == before
+    assert (await containers(found), await own_images(found)) == before
     assert layout.removed == ("srv/shipped",)
     assert {entry.path for entry in files.entries} >= {"app/closed/x", "app/link", "opt/tool"}
     assert (await verify_state(task, archive, backend)).reward == 1.0
@@ -93,7 +98,7 @@ async def test_the_copy_is_verified_like_the_original_and_nothing_of_it_is_left(
 
 async def test_a_copy_that_is_cancelled_while_it_is_made_leaves_no_image(tmp_path: Path) -> None:
     backend, found, task = await docker(), await engine(), working(tmp_path)
-    before = await images(found)
+    before = await own_images(found)
 
     async def take(original: Sandbox) -> None:
         async with backend.copied(task, original):
@@ -105,7 +110,7 @@ async def test_a_copy_that_is_cancelled_while_it_is_made_leaves_no_image(tmp_pat
             await asyncio.sleep(wait_s)
             taking.cancel()
             await asyncio.gather(taking, return_exceptions=True)
-            assert await images(found) == before
+            assert await own_images(found) == before
         assert await said(original, "echo lives") == "lives\n"
 
 
