@@ -5,12 +5,12 @@ imported log) is told by its calls alone.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
 from cost_model.causes import EXPIRY_REBUILD
 from cost_model.idle import Activity, Floor, Kind, between
-from experiments.store.rows import Row, Rows
+from experiments.store.rows import Row, Rows, moment
 
 KINDS: dict[str, Kind] = {"command": "tool", "wait": "wait", "visit": "wait"}
 """A span's kind -> what it tells of the floor. Of a visit only what no call and no command fills is waiting. Model time
@@ -35,7 +35,7 @@ def expiry_rows(calls: Sequence[Row], charges: Sequence[Row], spans: Sequence[Ro
             continue
         idle_s = call["idle_s"]
         held = floor.held(
-            str(call["role"]), _moment(call["requested_at"]), idle_s if isinstance(idle_s, float) else None
+            str(call["role"]), moment(call["requested_at"]), idle_s if isinstance(idle_s, float) else None
         )
         holder, kind, seconds = held[0] if held else (None, None, None)
         of_it = rebuilt[call["key"]]
@@ -68,7 +68,7 @@ def _tokens(charges: Sequence[Row]) -> int | None:
 
 def _activities(calls: Sequence[Row], spans: Sequence[Row]) -> list[Activity]:
     answering = sorted(
-        (Activity(str(call["role"]), "model", _moment(call["requested_at"]), _end(call)) for call in calls),
+        (Activity(str(call["role"]), "model", moment(call["requested_at"]), _end(call)) for call in calls),
         key=lambda one: one.started_at,
     )
     roles = {call["lane"]: str(call["role"]) for call in calls}
@@ -76,8 +76,8 @@ def _activities(calls: Sequence[Row], spans: Sequence[Row]) -> list[Activity]:
         Activity(
             roles.get(span["lane"], str(span["lane"])),
             KINDS[str(span["kind"])],
-            _moment(span["started_at"]),
-            _moment(span["ended_at"]),
+            moment(span["started_at"]),
+            moment(span["ended_at"]),
         )
         for span in spans
         if span["kind"] in KINDS
@@ -87,11 +87,6 @@ def _activities(calls: Sequence[Row], spans: Sequence[Row]) -> list[Activity]:
 
 def _end(call: Row) -> datetime:
     """Of a call without an end no time is known in which it was answered."""
-    started = _moment(call["requested_at"])
+    started = moment(call["requested_at"])
     ended = call["ended_at"] or call["first_token_at"]
-    return started if ended is None else max(started, _moment(ended))
-
-
-def _moment(value: object) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return moment.astimezone(UTC)
+    return started if ended is None else max(started, moment(ended))

@@ -7,11 +7,10 @@ beside the text is not counted.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import orjson
 
-from experiments.store.rows import Row
+from experiments.store.rows import Row, moment, whole
 
 
 def fill_handed_tokens(handovers: Sequence[Row], calls: Sequence[Row], messages: Sequence[Row]) -> None:
@@ -23,10 +22,10 @@ def fill_handed_tokens(handovers: Sequence[Row], calls: Sequence[Row], messages:
     sizes: dict[tuple[object, object], dict[int, int]] = {}
     for message in messages:
         of_lane = sizes.setdefault((message["lane"], message["version"]), {})
-        of_lane[_count(message["idx"])] = _count(message["size"])
+        of_lane[whole(message["idx"])] = whole(message["size"])
     turns = sorted(
         (call for call in calls if not str(call["turn"]).startswith("k")),
-        key=lambda call: _moment(call["requested_at"]),
+        key=lambda call: moment(call["requested_at"]),
     )
     for handover in handovers:
         handover["tokens"] = None if handover["to_role"] is None else _tokens(handover, turns, sizes)
@@ -35,12 +34,12 @@ def fill_handed_tokens(handovers: Sequence[Row], calls: Sequence[Row], messages:
 def _tokens(
     handover: Row, turns: Sequence[Row], sizes: Mapping[tuple[object, object], Mapping[int, int]]
 ) -> int | None:
-    handed_at = _moment(handover["handed_at"])
+    handed_at = moment(handover["handed_at"])
     heard = next(
         (
             at
             for at, c in enumerate(turns)
-            if c["role"] == handover["to_role"] and _moment(c["requested_at"]) >= handed_at
+            if c["role"] == handover["to_role"] and moment(c["requested_at"]) >= handed_at
         ),
         None,
     )
@@ -53,24 +52,13 @@ def _tokens(
     if asked is None:
         return None
     earlier = [c for c in turns[:heard] if (c["lane"], c["version"]) == lane and c["prompt_tokens"] is not None]
-    tokens, first = _count(asked["prompt_tokens"]), 0
+    tokens, first = whole(asked["prompt_tokens"]), 0
     if earlier:
-        tokens, first = tokens - _count(earlier[-1]["prompt_tokens"]), _count(earlier[-1]["blocks"])
+        tokens, first = tokens - whole(earlier[-1]["prompt_tokens"]), whole(earlier[-1]["blocks"])
     of_lane = sizes.get(lane, {})
-    grown = sum(of_lane.get(idx, 0) for idx in range(first, _count(asked["blocks"])))
+    grown = sum(of_lane.get(idx, 0) for idx in range(first, whole(asked["blocks"])))
     if tokens < 0 or grown <= 0:
         return None
     # As it stands in a message: between quotes, with escapes.
     told = min(len(orjson.dumps(str(handover["payload"]))) - 2, grown)
     return (2 * tokens * told + grown) // (2 * grown)
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _moment(value: object) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return moment.astimezone(UTC)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
 import orjson
@@ -22,7 +22,7 @@ from cost_model.writes import settle_writes
 from experiments.errors import JournalDamaged
 from experiments.store.cards import Cards
 from experiments.store.prompts import Prompts
-from experiments.store.rows import Row
+from experiments.store.rows import Row, moment, whole
 from experiments.store.settlements import Settlement, settlement_of
 
 TOKEN_COLUMNS = {f"{field.name}_tokens": field.name for field in fields(Tokens)}
@@ -101,10 +101,10 @@ def call_facts(calls: Sequence[Row], messages: Sequence[Row], facts: Facts) -> l
 
 
 def _fact(row: Row, recorded: Prompts, facts: Facts) -> CallFact:
-    model, requested_at = str(row["model"]), _moment(row["requested_at"])
+    model, requested_at = str(row["model"]), moment(row["requested_at"])
     first_token_at, most = row["first_token_at"], row["max_output_tokens"]
     lifetime = None if row["lifetime"] is None else str(row["lifetime"])
-    blocks, count = recorded.of(row["lane"], row["version"]), _int(row["blocks"])
+    blocks, count = recorded.of(row["lane"], row["version"]), whole(row["blocks"])
     if count > len(blocks):
         raise JournalDamaged(f"the call {row['key']} was sent with block {len(blocks)} that was never recorded")
     policy, card = POLICIES[facts.of(model).cache], facts.card(model, requested_at)
@@ -123,7 +123,7 @@ def _fact(row: Row, recorded: Prompts, facts: Facts) -> CallFact:
         lane=str(row["lane"]),
         model=model,
         requested_at=requested_at,
-        first_token_at=None if first_token_at is None else _moment(first_token_at),
+        first_token_at=None if first_token_at is None else moment(first_token_at),
         # What never reached the provider is billed as a refused call is, whatever its end.
         outcome="refused" if settled is not None and not settled.arrived else row["outcome"],  # type: ignore[arg-type]  # text from a row; the journal holds the literals only
         tokens=tokens,
@@ -131,8 +131,8 @@ def _fact(row: Row, recorded: Prompts, facts: Facts) -> CallFact:
         lifetime=lifetime,
         card=card,
         prompt=PromptRange(blocks, count),
-        prompt_bytes=_int(row["prompt_bytes"]),
-        max_output_tokens=None if most is None else _int(most),
+        prompt_bytes=whole(row["prompt_bytes"]),
+        max_output_tokens=None if most is None else whole(most),
         billed_usd=billed,
         output_untold=untold,
         beside=() if booked is None else booked.beside,
@@ -159,7 +159,7 @@ def _usage(row: Row, card: PriceCard, facts: Facts) -> tuple[BookedUsage | None,
         row["usage_error"] = f"usage is {type(raw).__name__}, not an object"
         return None, False, None
     booked, untold, billed, wrong = None, False, None, []
-    at = facts.prices_at or _moment(row["requested_at"])
+    at = facts.prices_at or moment(row["requested_at"])
     try:
         reading, complaint = read_told(raw, str(row["flavour"]))
         booked = book_usage(reading, str(row["model"]), card, lambda model: facts.cards.card(model, at))
@@ -214,14 +214,3 @@ def _charge(charge: Charge) -> Row:
 def _usd(amount: Decimal | None) -> str | None:
     """Text with the 12 decimals of the columns. Prices make no further ones; a provider's own bill may."""
     return None if amount is None else format(round(amount, 12), "f")
-
-
-def _int(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _moment(value: object) -> datetime:
-    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    return moment.astimezone(UTC)

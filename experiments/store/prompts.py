@@ -7,7 +7,7 @@ below.
 from collections.abc import Mapping, Sequence
 
 from cost_model.prompt import PromptBlock, Rewritten
-from experiments.store.rows import Row
+from experiments.store.rows import Row, whole
 
 
 class Prompts:
@@ -16,8 +16,8 @@ class Prompts:
     def __init__(self, messages: Sequence[Row]) -> None:
         lanes: dict[object, dict[int, dict[int, PromptBlock]]] = {}
         for row in messages:
-            version, index = _int(row["version"]), _int(row["idx"])
-            block = PromptBlock(str(row["hash"]), _int(row["size"]))
+            version, index = whole(row["version"]), whole(row["idx"])
+            block = PromptBlock(str(row["hash"]), whole(row["size"]))
             lanes.setdefault(row["lane"], {}).setdefault(version, {}).setdefault(index, block)
         self._known: Mapping[tuple[object, object], Sequence[PromptBlock]] = {
             (lane, version): blocks for lane, stored in lanes.items() for version, blocks in _versions(stored)
@@ -42,9 +42,3 @@ def _versions(stored: Mapping[int, Mapping[int, PromptBlock]]) -> list[tuple[int
         # Else blocks are missing between: no more of it is known than of the version below.
         found.append((version, before))
     return found
-
-
-def _int(value: object) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
